@@ -1,0 +1,1 @@
+"""Objects and pods behind one port, with two adapters: ``kube`` and ``local``."""

@@ -1,0 +1,113 @@
+"""What crosses the cluster port: frozen values, no dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from agentrun.api import AgentRun
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKey:
+    """Namespace and name of an object."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEnd:
+    """How a container ended. ``reason`` as the kubelet says it (Completed, Error, OOMKilled …)."""
+
+    exit_code: int
+    reason: str
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod of ours as the cluster shows it.
+
+    ``runner_end`` is the end of the container ``runner`` alone: a sidecar that outlives it does not
+    keep the attempt going (H32). ``waiting`` is its (reason, message) while it cannot start
+    (ImagePullBackOff, CreateContainerConfigError, Unschedulable …). ``evicted`` is the pod-level
+    reason Evicted; ``disrupted`` the DisruptionTarget condition.
+    """
+
+    key: ObjectKey
+    uid: str
+    owner_uid: str | None
+    run_uid: str | None
+    fence: int | None
+    attempt: int | None
+    installation: str | None
+    phase: str
+    node: str | None
+    created_at: datetime | None
+    deleting: bool
+    runner_running: bool
+    runner_end: ContainerEnd | None
+    waiting: tuple[str, str] | None
+    evicted: bool
+    disrupted: bool
+    killed_by_user: bool = False
+    """``agentrun kill`` (local mode notes it; in a cluster it is a pod deletion)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPod:
+    """The pod to create for one attempt. Adapters render it (a manifest, or child processes)."""
+
+    key: ObjectKey
+    run: AgentRun
+    attempt: int
+    fence: int
+    installation: str
+    secret_name: str
+    image: str
+    workspace_image: str
+    avoid_node: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSecret:
+    """What the pod needs to claim: a DSN and the attempt's secret. Immutable, owned by the run."""
+
+    key: ObjectKey
+    run: AgentRun
+    attempt: int
+    fence: int
+    installation: str
+    dsn: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"AttemptSecret({self.key}, attempt={self.attempt}, fence={self.fence})"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretView:
+    """A Secret of ours, without its data: names and labels are all the operator may see."""
+
+    key: ObjectKey
+    uid: str
+    owner_uid: str | None
+    fence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """An Event about a run. ``type`` is Normal or Warning."""
+
+    run: AgentRun
+    type: str
+    reason: str
+    action: str
+    note: str

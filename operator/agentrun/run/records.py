@@ -1,0 +1,348 @@
+"""The facts a run is made of.
+
+A commit holds one or more records; folding all records of a run, in order, gives its whole state.
+A record is a frozen value with a ``type`` (the seed's run-journal names, plus ours) and a version.
+Unknown types and versions are refused, never skipped (``CheckpointCorrupt`` for what cannot be,
+``CheckpointNewer`` for what a newer release may have written).
+
+Conversation content (message blocks, tool arguments, tool results, JSON Schemas) is opaque JSON
+and kept exactly. Everything else is typed. Only the operator may write the types in
+``OPERATOR_OWNED``; the SQL functions and ``fold`` both enforce it (H47).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+Json = Any
+"""An opaque JSON value, kept exactly as it came."""
+
+SCHEMA_VERSION = 1
+"""Version of the record shapes and of the state in snapshots."""
+
+
+class Record(BaseModel):
+    """Base of all records. Field names are snake_case here and camelCase in the record."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        ser_json_inf_nan="strings",
+    )
+    progress: ClassVar[bool] = True
+    """Whether a commit holding this record counts as progress (DESIGN section 6, H30)."""
+
+
+class Usage(Record):
+    """Tokens of one model call. ``input_tokens`` excludes cached ones, as the provider counts."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class TraceLink(Record):
+    """Where an attempt went on from: the previous attempt's trace, root span and last commit."""
+
+    attempt: int
+    trace_id: str
+    span_id: str
+    seq: int
+
+
+class RunStart(Record):
+    """First record of every run; ``spec_hash`` binds the record to the captured spec."""
+
+    type: Literal["run/start"] = "run/start"
+    run_uid: str
+    mode: Literal["prompt"]
+    spec_hash: str
+    progress = False
+
+
+class AttemptStart(Record):
+    """A new owner of the run. It clears the suspension that the run may have been in."""
+
+    type: Literal["attempt/start"] = "attempt/start"
+    attempt: int
+    fence: int
+    trace_id: str
+    span_id: str
+    continued_from: TraceLink | None = None
+    progress = False
+
+
+class AttemptEnd(Record):
+    """How an attempt ended, as the operator judged it."""
+
+    type: Literal["attempt/end"] = "attempt/end"
+    attempt: int
+    cause: str
+    fault: Literal["None", "Infra", "App"]
+    exit_code: int | None = None
+    progress = False
+
+
+class RunEnd(Record):
+    """The outcome. Nothing may follow it."""
+
+    type: Literal["run/end"] = "run/end"
+    outcome: Literal["Succeeded", "Failed", "Cancelled", "Rejected"]
+    reason: str = ""
+    message: str = ""
+
+
+class RunSuspend(Record):
+    """Last record of an attempt that gave its pod back on purpose.
+
+    ``reason`` is the status reason (ApprovalPending, SuspendedByUser, BudgetExceeded,
+    ModelUnavailable). ``not_before_ms`` is the wait asked for, 0 when something else must happen.
+    """
+
+    type: Literal["run/suspend"] = "run/suspend"
+    reason: str
+    message: str = ""
+    not_before_ms: int = 0
+    progress = False
+
+
+class TaskStatus(Record):
+    """A task changed phase. ``result`` is its output text when completed."""
+
+    type: Literal["task/status"] = "task/status"
+    task: str
+    try_: int = Field(alias="try")
+    status: Literal["in_progress", "completed", "failed"]
+    reason: str = ""
+    message: str = ""
+    result: str | None = None
+
+
+class ToolOffer(Record):
+    """One tool as its server described it and as the model is told about it."""
+
+    tool: str
+    """``server.tool``, on the server's own names."""
+    wire: str
+    """The name on the wire: ``server__tool``, sanitised, shortened with a hash if need be."""
+    description: str = ""
+    input_schema: Json
+    annotations: Json = None
+
+
+class ToolsetOffered(Record):
+    """What the tool servers offer, filtered by one agent's globs. Part of every later request.
+
+    A server that offers something else after a restart is a new record, never a silent difference.
+    """
+
+    type: Literal["toolset/offered"] = "toolset/offered"
+    agent: str
+    tools: tuple[ToolOffer, ...]
+
+
+class UserMessage(Record):
+    """A user turn. ``tool_results`` refers to the results of the round instead of repeating them."""
+
+    type: Literal["user/message"] = "user/message"
+    conversation: str
+    origin: Literal["input", "tool_results"]
+    content: Json = None
+    """Content blocks, for ``input`` only."""
+
+
+class LlmRequest(Record):
+    """Which request produced the reply that follows: hashes only (H52)."""
+
+    type: Literal["llm/request"] = "llm/request"
+    conversation: str
+    turn: int
+    model: str
+    request_hash: str
+    system_hash: str
+    tools_hash: str
+    progress = False
+
+
+class AssistantMessage(Record):
+    """The model's reply, blocks exactly as streamed (thinking signatures included)."""
+
+    type: Literal["assistant/message"] = "assistant/message"
+    conversation: str
+    turn: int
+    content: Json
+    model: str = ""
+    message_id: str = ""
+    stop_reason: str = ""
+    usage: Usage
+    cost: int = 0
+    """Picodollars (1e-12 USD), by the pricing in force when it was made."""
+
+
+class ToolCall(Record):
+    """A call that the reply asked for, in the same commit as the reply, before it may run."""
+
+    type: Literal["tool/call"] = "tool/call"
+    conversation: str
+    turn: int
+    index: int
+    id: str
+    """The model's own id, for the wire only."""
+    name: str
+    """The wire name the model used."""
+    tool: str
+    """``server.tool``; empty when no offered tool has that wire name."""
+    arguments: Json
+    """Parsed, last duplicate key wins: for validation, hash and call."""
+    raw: str | None = None
+    """The streamed text where it is not the compact form of ``arguments``."""
+
+
+class ToolStart(Record):
+    """Before a call whose unknown outcome matters: it is about to be sent."""
+
+    type: Literal["tool/start"] = "tool/start"
+    call: str
+    ordinal: int
+    timeout_ms: int
+    progress = False
+
+
+class ToolResult(Record):
+    """What a call came to: exactly one per call. ``content`` is the result block's content."""
+
+    type: Literal["tool/result"] = "tool/result"
+    call: str
+    content: Json
+    is_error: bool = False
+    duration_ms: int = 0
+    origin: Literal["server", "denied", "unavailable", "invalid", "unknown"] = "server"
+    """Who speaks: the tool's server, or the run itself (denied by a person, no such tool,
+    arguments refused, outcome unknown after the last re-run)."""
+
+
+class ToolUnknown(Record):
+    """A call was sent and no answer came back. It will be settled by the tool's policy."""
+
+    type: Literal["tool/unknown"] = "tool/unknown"
+    call: str
+    ordinal: int
+    why: str
+
+
+class TurnEnd(Record):
+    """A turn is closed; what follows is the next turn or the end of the task."""
+
+    type: Literal["turn/end"] = "turn/end"
+    conversation: str
+    turn: int
+    outcome: Literal["tool_use", "completed", "failed"]
+
+
+class FileChange(Record):
+    """One regular file of a workspace after a call; ``sha256`` None means deleted."""
+
+    path: str
+    sha256: str | None
+    size: int = 0
+    mode: int = 0o644
+
+
+class WorkspaceChanged(Record):
+    """Files that a call changed, in the same commit as its result; contents are blobs."""
+
+    type: Literal["workspace/changed"] = "workspace/changed"
+    server: str
+    changes: tuple[FileChange, ...]
+
+
+class EnvironmentReset(Record):
+    """A tool server lost its state; the model is told at the next boundary."""
+
+    type: Literal["environment/reset"] = "environment/reset"
+    server: str
+    why: str
+
+
+class ContentSanitized(Record):
+    """A lone surrogate was replaced at the rim before it goes to the model or a tool."""
+
+    type: Literal["content/sanitized"] = "content/sanitized"
+    where: str
+    count: int
+    progress = False
+
+
+class ApprovalRequest(Record):
+    """A question to a person. ``content`` is what the decision is bound to by ``content_hash``."""
+
+    type: Literal["approval/request"] = "approval/request"
+    id: str
+    scope: Literal["Tool"]
+    boundary: str
+    ordinal: int
+    content: Json
+    content_hash: str
+    reason: str = ""
+
+
+class ApprovalDecision(Record):
+    """A person's answer, consumed exactly once by the operator."""
+
+    type: Literal["approval/decision"] = "approval/decision"
+    id: str
+    decision: Literal["Approve", "Deny", "Stale"]
+    decided_by: str
+    reason: str = ""
+
+
+class BookmarkSaved(Record):
+    """The second seed's seven-field bookmark of the last boundary (C/E7)."""
+
+    type: Literal["bookmark/saved"] = "bookmark/saved"
+    position: Literal["after_model", "after_tools"]
+    cycle_index: int
+    schema_version: Literal["1.0"] = "1.0"
+    created_at: str = ""
+    """Left empty in the record: the commit's own time is the time (no clock in the fold)."""
+    message_count: int
+    agent_id: str
+    execution_status: Literal["active", "completed"]
+    progress = False
+
+
+AnyRecord = Annotated[
+    RunStart
+    | AttemptStart
+    | AttemptEnd
+    | RunEnd
+    | RunSuspend
+    | TaskStatus
+    | ToolsetOffered
+    | UserMessage
+    | LlmRequest
+    | AssistantMessage
+    | ToolCall
+    | ToolStart
+    | ToolResult
+    | ToolUnknown
+    | TurnEnd
+    | WorkspaceChanged
+    | EnvironmentReset
+    | ContentSanitized
+    | ApprovalRequest
+    | ApprovalDecision
+    | BookmarkSaved,
+    Field(discriminator="type"),
+]
+
+OPERATOR_OWNED = frozenset(
+    {"run/start", "attempt/start", "attempt/end", "approval/decision"},
+)
+"""Types that only an operator commit may hold. ``run/end`` may come from either side."""

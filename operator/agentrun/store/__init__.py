@@ -1,0 +1,1 @@
+"""The record of runs in Postgres: the only authority. See ``port.py`` for what it offers."""

@@ -1,0 +1,3 @@
+module shims
+
+go 1.26.0
