@@ -39,12 +39,12 @@ binaries() {
   printf '%s\n' "$folder"
 }
 
-# build MODULE FOLDER PACKAGE...: into a side folder first, so that a broken build leaves nothing half done
+# build MODULE FOLDER PACKAGE...: all of Kubernetes takes about ten minutes on two cores. Into a side folder first, so that a broken build leaves nothing half done
 build() {
   local module=$1 folder=$2 version=k8s.io/component-base/version side; shift 2
   local stamp="-s -w -X $version.gitVersion=$KUBE_VERSION -X $version.gitMajor=1"
   stamp+=" -X $version.gitMinor=$(cut -d. -f2 <<<"$KUBE_VERSION") -X $version.gitTreeState=clean"
-  say "building ${*##*/} (all of Kubernetes takes about a quarter of an hour on two cores)"
+  say "building ${*##*/}"
   side=$(mktemp -d --suffix=.tmp "$folder/build.XXXXXX")
   logged "go-$module" env -C "$HERE/go/$module" go build -trimpath -ldflags "$stamp" -o "$side/" "$@"
   [ ! -e "$side/server" ] || mv "$side/server" "$side/etcd"
