@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import (
     AfterValidator,
@@ -93,38 +93,51 @@ Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000_000_000_000)]
 Positive = Annotated[int, Strict(), Field(ge=1, le=1_000_000_000_000)]
 Seconds = Annotated[int, Strict(), Field(ge=1, le=315_360_000)]
 
-Decimal = Annotated[str, Field(max_length=20, pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")]
-Temperature = Annotated[str, Field(max_length=6, pattern=r"^(0(\.[0-9]{1,4})?|1(\.0{1,4})?)$")]
-Quantity = Annotated[
-    str, Field(max_length=24, pattern=r"^[0-9]{1,12}(\.[0-9]{1,3})?(Ki|Mi|Gi|Ti|k|M|G|T)?$")
-]
+FORMS: Final[dict[str, str]] = {}
+"""What each pattern stands for, in words, for messages."""
 
-DnsLabel = Annotated[
-    str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-]
-ObjectName = Annotated[
-    str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
-]
-OptionalObjectName = Annotated[
-    str, Field(max_length=253, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")
-]
-ConfigKey = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-AgentName = Annotated[
-    str, Field(min_length=1, max_length=63, pattern=r"^[a-zA-Z0-9]([-_a-zA-Z0-9]*[a-zA-Z0-9])?$")
-]
-OptionalAgentName = Annotated[
-    str, Field(max_length=63, pattern=r"^([a-zA-Z0-9]([-_a-zA-Z0-9]*[a-zA-Z0-9])?)?$")
-]
-ServerName = Annotated[str, Field(min_length=1, max_length=24, pattern=r"^[a-z0-9-]+$")]
-ToolGlob = Annotated[
-    str, Field(min_length=3, max_length=192, pattern=r"^[a-z0-9*?-]{1,24}\.[^\s]+$")
-]
+
+def _form(pattern: str, words: str) -> str:
+    FORMS[pattern] = words
+    return pattern
+
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+_AGENT = r"[a-zA-Z0-9]([-_a-zA-Z0-9]*[a-zA-Z0-9])?"
+
+DECIMAL = _form(r"^[0-9]{1,9}(\.[0-9]{1,9})?$", 'a decimal such as "2" or "0.75"')
+TEMPERATURE = _form(r"^(0(\.[0-9]{1,4})?|1(\.0{1,4})?)$", 'a decimal from "0" to "1"')
+QUANTITY = _form(r"^[0-9]{1,12}(\.[0-9]{1,3})?(Ki|Mi|Gi|Ti|k|M|G|T)?$", "a quantity such as 64Mi")
+LABEL = _form(f"^{_LABEL}$", "lower-case letters, digits and dashes")
+SUBDOMAIN = _form(f"^{_SUBDOMAIN}$", "lower-case letters, digits, dashes and dots")
+NO_OR_SUBDOMAIN = _form(f"^({_SUBDOMAIN})?$", "lower-case letters, digits, dashes and dots")
+AGENT = _form(f"^{_AGENT}$", "letters, digits, dashes and underscores")
+NO_OR_AGENT = _form(f"^({_AGENT})?$", "letters, digits, dashes and underscores")
+SERVER = _form(r"^[a-z0-9-]+$", "lower-case letters, digits and dashes")
+TOOL_GLOB = _form(r"^[a-z0-9*?-]{1,24}\.[^\s]+$", "server.tool, for example ops.*")
+IDENTITY = _form(r"^[A-Za-z0-9._-]+$", "letters, digits, dots, dashes and underscores")
+NO_OR_IDENTITY = _form(r"^[A-Za-z0-9._-]*$", "letters, digits, dots, dashes and underscores")
+HTTP_URL = _form(r"^(https?://[^\s]+)?$", "an http or https address")
+
+Decimal = Annotated[str, Field(max_length=20, pattern=DECIMAL)]
+Temperature = Annotated[str, Field(max_length=6, pattern=TEMPERATURE)]
+Quantity = Annotated[str, Field(max_length=24, pattern=QUANTITY)]
+
+DnsLabel = Annotated[str, Field(min_length=1, max_length=63, pattern=LABEL)]
+ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=SUBDOMAIN)]
+OptionalObjectName = Annotated[str, Field(max_length=253, pattern=NO_OR_SUBDOMAIN)]
+ConfigKey = Annotated[str, Field(min_length=1, max_length=253, pattern=IDENTITY)]
+AgentName = Annotated[str, Field(min_length=1, max_length=63, pattern=AGENT)]
+OptionalAgentName = Annotated[str, Field(max_length=63, pattern=NO_OR_AGENT)]
+ServerName = Annotated[str, Field(min_length=1, max_length=24, pattern=SERVER)]
+ToolGlob = Annotated[str, Field(min_length=1, max_length=192, pattern=TOOL_GLOB)]
 ToolName = Annotated[str, Field(max_length=192)]
-RunId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._-]+$")]
-OptionalId = Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9._-]*$")]
+RunId = Annotated[str, Field(min_length=1, max_length=128, pattern=IDENTITY)]
+OptionalId = Annotated[str, Field(max_length=128, pattern=NO_OR_IDENTITY)]
 Word = Annotated[str, Field(max_length=64, pattern=r"^([A-Z][A-Za-z0-9]*)?$")]
 User = Annotated[str, Field(max_length=512)]
-Url = Annotated[str, Field(max_length=2048, pattern=r"^(https?://[^\s]+)?$")]
+Url = Annotated[str, Field(max_length=2048, pattern=HTTP_URL)]
 ImageRef = Annotated[str, Field(max_length=512, pattern=r"^[^\s]*$")]
 Hex64 = Annotated[str, Field(min_length=64, max_length=64, pattern=r"^[0-9a-f]{64}$")]
 TraceId = Annotated[str, Field(max_length=32, pattern=r"^([0-9a-f]{32})?$")]
