@@ -113,15 +113,17 @@ class RunSuspend(Record):
 
 
 class TaskStatus(Record):
-    """A task changed phase. ``result`` is its output text when completed."""
+    """A task changed phase. ``agent`` is given when it starts, ``result`` (its output text, kept
+    exactly as the model wrote it) when it is completed."""
 
     type: Literal["task/status"] = "task/status"
     task: str
+    agent: str = ""
     try_: int = Field(alias="try")
     status: Literal["in_progress", "completed", "failed"]
     reason: str = ""
     message: str = ""
-    result: str | None = None
+    result: Json = None
 
 
 class ToolOffer(Record):
@@ -287,7 +289,6 @@ class ApprovalRequest(Record):
     scope: Literal["Tool"]
     boundary: str
     ordinal: int
-    content: Json
     content_hash: str
     reason: str = ""
 

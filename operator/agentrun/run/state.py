@@ -81,6 +81,8 @@ class Conversation:
     """Calls of the open round, in request order; empty unless executing tools."""
     usage: Usage = field(default_factory=Usage)
     last_request_hash: str = ""
+    stop_reason: str = ""
+    """Why the last reply ended, as the provider says."""
     notices: list[str] = field(default_factory=list)
     """What the model must be told with the next tool results (a reset environment)."""
 
@@ -93,7 +95,7 @@ class Task:
     agent: str
     phase: TaskPhase = TaskPhase.PENDING
     try_: int = 0
-    result: str | None = None
+    result: Json = None
     reason: str = ""
     message: str = ""
 

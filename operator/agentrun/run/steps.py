@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentrun.run.identity import CallId
 
@@ -31,10 +31,11 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True)
 class RunTool:
-    """Send a call to its server. ``ordinal`` counts its starts, from 1."""
+    """Send a call to its server. ``ordinal`` counts its starts, from 1; it is no part of equality,
+    because a start that was just recorded is still the same step."""
 
     call: CallId
-    ordinal: int
+    ordinal: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,103 @@
+"""Boundary 1: after the model (DESIGN section 7.1), and what a failed model call does."""
+
+from __future__ import annotations
+
+from agentrun.api import AgentRunSpec, Position, Reason
+from agentrun.errors import ModelRefused, ModelUnavailable
+from agentrun.run.bookmarks import bookmark
+from agentrun.run.exact import exact_json
+from agentrun.run.records import (
+    AssistantMessage,
+    Json,
+    LlmRequest,
+    Record,
+    RunSuspend,
+    TaskStatus,
+    ToolCall,
+)
+from agentrun.run.state import State
+from agentrun.run.totals import cost
+from agentrun.run.values import Boundary, LastWord, ModelRequest, Reply, Requested
+
+OUTAGE_WAIT_MS = 60_000
+KEY_WAIT_MS = 300_000
+
+
+def after_model(
+    state: State, spec: AgentRunSpec, path: str, request: ModelRequest, reply: Reply
+) -> Boundary:
+    """Reply, usage and every requested call in one commit, before any of its tools runs (H1)."""
+    talk = state.conversations[path]
+    turn = talk.turn + 1
+    records: list[Record] = [
+        LlmRequest(
+            conversation=path,
+            turn=turn,
+            model=request.model,
+            request_hash=request.request_hash,
+            system_hash=request.system_hash,
+            tools_hash=request.tools_hash,
+        ),
+        AssistantMessage(
+            conversation=path,
+            turn=turn,
+            content=reply.content,
+            model=reply.model,
+            message_id=reply.message_id,
+            stop_reason=reply.stop_reason,
+            usage=reply.usage,
+            cost=cost(reply.usage, spec.pricing),
+        ),
+    ]
+    names = {offer.wire: offer.tool for offer in state.toolsets.get(talk.agent, ())}
+    records.extend(
+        _call(path, turn, index, asked, names.get(asked.name, ""))
+        for index, asked in enumerate(reply.requested)
+    )
+    if reply.requested and spec.checkpoint.position is not Position.AFTER_TOOLS:
+        records.append(bookmark(talk, "after_model", len(talk.messages) + 1))
+    return Boundary("assistant/message", None, tuple(records), strict=bool(reply.requested))
+
+
+def _call(path: str, turn: int, index: int, asked: Requested, tool: str) -> ToolCall:
+    raw = asked.raw
+    if raw is not None and raw.encode("utf-8", "surrogatepass") == exact_json(asked.arguments):
+        raw = None
+    arguments: Json = asked.arguments
+    return ToolCall(
+        conversation=path,
+        turn=turn,
+        index=index,
+        id=asked.id,
+        name=asked.name,
+        tool=tool,
+        arguments=arguments,
+        raw=raw,
+    )
+
+
+def model_failed(state: State, path: str, error: ModelRefused | ModelUnavailable) -> Boundary:
+    """The task fails on a refused request; an unreachable model suspends the run (H34).
+
+    A key that never worked fails it: there is nothing to keep. One that worked before is rotated
+    or out of credit, and days of work are not thrown away for that.
+    """
+    bad_key = isinstance(error, ModelUnavailable) and (
+        getattr(error, "auth", False) or getattr(error, "credit", False)
+    )
+    if isinstance(error, ModelRefused) or (bad_key and not state.model_ever_answered):
+        task = state.tasks[path.split("/", 1)[0]]
+        failed = TaskStatus(
+            task=task.id,
+            try_=task.try_,
+            status="failed",
+            reason=Reason.MODEL_ERROR,
+            message=error.message[:500],
+        )
+        return Boundary("task/status", None, (failed,), strict=True)
+    wait = KEY_WAIT_MS if bad_key else OUTAGE_WAIT_MS
+    suspend = RunSuspend(
+        reason=Reason.MODEL_UNAVAILABLE, message=error.message[:500], not_before_ms=wait
+    )
+    last = LastWord("Suspended", suspend.reason, suspend.message, wait_ms=wait)
+    return Boundary("run/suspend", None, (suspend,), strict=True, last=last)

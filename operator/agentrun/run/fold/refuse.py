@@ -1,0 +1,48 @@
+"""How the fold refuses, and the look-ups that refuse."""
+
+from __future__ import annotations
+
+from agentrun.errors import CheckpointCorrupt
+from agentrun.run.identity import CallId
+from agentrun.run.state import Call, Conversation, ConversationPhase, State, Task
+
+
+def corrupt(why: str, on: str = "") -> CheckpointCorrupt:
+    """The error for a record that does not fit the state before it."""
+    return CheckpointCorrupt(
+        why,
+        attempted="fold a record",
+        on=on,
+        advice="Nothing was executed. Restore the database from a backup, or start a new run.",
+    )
+
+
+def conversation_of(state: State, path: str) -> Conversation:
+    """The conversation, which must exist."""
+    talk = state.conversations.get(path)
+    if talk is None:
+        raise corrupt("no such conversation", path)
+    return talk
+
+
+def task_of(state: State, task: str) -> Task:
+    """The task, which must exist."""
+    found = state.tasks.get(task)
+    if found is None:
+        raise corrupt("no such task", task)
+    return found
+
+
+def open_call(state: State, identity: str) -> Call:
+    """The call, which must be of an open round and have no result yet."""
+    try:
+        call_id = CallId.parse(identity)
+    except ValueError:
+        raise corrupt("not a call identity", identity) from None
+    talk = conversation_of(state, call_id.path)
+    if talk.phase is not ConversationPhase.EXECUTING_TOOLS:
+        raise corrupt("no round is open", identity)
+    for call in talk.calls:
+        if call.id == call_id:
+            return call
+    raise corrupt("no such call in the open round", identity)

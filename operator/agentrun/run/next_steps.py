@@ -1,0 +1,188 @@
+"""``next_steps``: everything that may run now, given the state. Pure and deterministic.
+
+A step that is already in flight appears again; the runner starts each once. ``Suspend`` and
+``Finish`` appear alone, when nothing else can run or when the operator wants the attempt to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrun.api import AgentRunSpec, AgentSpec, ApprovalMode, OnExceeded, Reason
+from agentrun.run.budgets import exceeded
+from agentrun.run.identity import MAIN_TASK
+from agentrun.run.policy import RERUN_MAX, policy_for, refusal
+from agentrun.run.state import (
+    Call,
+    CallPhase,
+    Conversation,
+    ConversationPhase,
+    State,
+    Task,
+    TaskPhase,
+)
+from agentrun.run.steps import (
+    CallModel,
+    CloseRound,
+    CompleteTask,
+    FailTask,
+    Finish,
+    OfferTools,
+    RefuseCall,
+    RequestApproval,
+    RunTool,
+    StartTask,
+    Step,
+    Suspend,
+)
+from agentrun.run.values import Wishes
+
+UNFINISHED = {
+    "max_tokens": "the reply was cut at maxOutputTokens",
+    "model_context_window_exceeded": "the conversation no longer fits the model's window",
+    "refusal": "the model refused to go on",
+}
+"""Stop reasons of a last reply that is not an answer."""
+
+
+def next_steps(state: State, spec: AgentRunSpec, wishes: Wishes) -> tuple[Step, ...]:
+    """What may run now. Empty once the run has an outcome or is suspended."""
+    if state.outcome is not None or state.suspended is not None:
+        return ()
+    if wishes.requested == "cancel":
+        return (_cancelled(wishes),)
+    if wishes.requested == "suspend" and not _finished(state):
+        return (_suspended(wishes),)
+    steps = tuple(_work(state, spec, wishes))
+    return steps or (_end(state, spec, wishes),)
+
+
+def _cancelled(wishes: Wishes) -> Finish:
+    if wishes.reason == "Deadline":
+        return Finish("Failed", Reason.DEADLINE_EXCEEDED, "limits.deadlineSeconds passed")
+    if wishes.reason == "Budget":
+        return Finish("Failed", Reason.BUDGET_EXCEEDED, "limits.activeDeadlineSeconds used up")
+    return Finish("Cancelled", Reason.CANCELLED_BY_USER, "spec.cancel was set")
+
+
+def _suspended(wishes: Wishes) -> Suspend:
+    if wishes.reason == "Budget":
+        return Suspend(Reason.BUDGET_EXCEEDED, "limits.activeDeadlineSeconds used up")
+    return Suspend(Reason.SUSPENDED_BY_USER, "spec.suspend is set")
+
+
+def _finished(state: State) -> bool:
+    """Nothing is left but to write the outcome: a suspension would only delay it."""
+    return bool(state.tasks) and all(
+        task.phase in (TaskPhase.COMPLETED, TaskPhase.FAILED) for task in state.tasks.values()
+    )
+
+
+def _work(state: State, spec: AgentRunSpec, wishes: Wishes) -> Iterator[Step]:
+    agent = spec.entry_agent
+    if agent is None:
+        yield FailTask(MAIN_TASK, Reason.INVALID_SPEC, "no agent to run the prompt")
+        return
+    task = state.tasks.get(MAIN_TASK) or Task(MAIN_TASK, agent.name)
+    if task.phase is TaskPhase.PENDING:
+        if agent.tools and agent.name not in state.toolsets:
+            yield OfferTools(agent.name)
+        else:
+            yield StartTask(task.id)
+    elif task.phase is TaskPhase.IN_PROGRESS:
+        yield from _conversation(state, spec, wishes, task, agent)
+
+
+def _conversation(
+    state: State, spec: AgentRunSpec, wishes: Wishes, task: Task, agent: AgentSpec
+) -> Iterator[Step]:
+    talk = state.conversations[task.id]
+    if talk.phase is ConversationPhase.EXECUTING_TOOLS:
+        yield from _round(state, spec, talk)
+    elif talk.phase is ConversationPhase.COMPLETED:
+        why = UNFINISHED.get(talk.stop_reason)
+        yield FailTask(task.id, Reason.MODEL_ERROR, why) if why else CompleteTask(task.id)
+    elif over := _own_limit(talk, agent):
+        yield over
+    elif exceeded(state.totals, wishes.limits) is None:
+        yield CallModel(talk.path, talk.turn + 1)
+
+
+def _own_limit(talk: Conversation, agent: AgentSpec) -> FailTask | None:
+    """An agent's own limits end its task (DESIGN section 6); only the run's budgets suspend."""
+    if talk.turn >= agent.max_turns:
+        return FailTask(
+            talk.path,
+            Reason.MAX_TURNS_EXCEEDED,
+            f"agent {agent.name}: maxTurns {agent.max_turns} used without a final answer",
+        )
+    usage = talk.usage
+    used = (
+        usage.input_tokens
+        + usage.output_tokens
+        + usage.cache_read_tokens
+        + usage.cache_write_tokens
+    )
+    if agent.max_tokens is not None and used >= agent.max_tokens:
+        return FailTask(
+            talk.path,
+            Reason.BUDGET_EXCEEDED,
+            f"agent {agent.name}: {used} of maxTokens {agent.max_tokens} used",
+        )
+    return None
+
+
+def _round(state: State, spec: AgentRunSpec, talk: Conversation) -> Iterator[Step]:
+    if all(call.phase is CallPhase.COMMITTED for call in talk.calls):
+        yield CloseRound(talk.path)
+        return
+    for call in talk.calls:
+        step = _call(state, spec, talk, call)
+        if step is not None:
+            yield step
+
+
+def _call(state: State, spec: AgentRunSpec, talk: Conversation, call: Call) -> Step | None:
+    if call.phase in (CallPhase.COMMITTED, CallPhase.AWAITING_APPROVAL):
+        return None
+    if call.phase is CallPhase.DENIED:
+        return RefuseCall(call.id, "denied", _denial(call))
+    if call.phase is CallPhase.UNKNOWN and call.starts >= RERUN_MAX:
+        return RefuseCall(
+            call.id,
+            "unknown",
+            f"The tool did not answer {call.starts} times. It may or may not have had its effect.",
+        )
+    why = refusal(state, talk.agent, call)
+    if why is not None:
+        return RefuseCall(call.id, *why)
+    if call.phase is CallPhase.REQUESTED and (
+        policy_for(spec, call.tool).approval is ApprovalMode.ALWAYS
+    ):
+        return RequestApproval(call.id, call.questions + 1)
+    return RunTool(call.id, call.starts + 1)
+
+
+def _denial(call: Call) -> str:
+    because = f" Reason given: {call.denied_because}" if call.denied_because else ""
+    return f"A person denied this call; it was not made.{because}"
+
+
+def _end(state: State, spec: AgentRunSpec, wishes: Wishes) -> Step:
+    """Nothing can run: the run is over, waits for people, or has used up a budget."""
+    for task in state.tasks.values():
+        if task.phase is TaskPhase.FAILED:
+            return Finish("Failed", task.reason, task.message)
+    if _finished(state):
+        return Finish("Succeeded", Reason.SUCCEEDED)
+    waiting = sum(
+        call.phase is CallPhase.AWAITING_APPROVAL
+        for talk in state.conversations.values()
+        for call in talk.calls
+    )
+    if waiting:
+        return Suspend(Reason.APPROVAL_PENDING, f"{waiting} tool call(s) wait for a decision")
+    spent = exceeded(state.totals, wishes.limits) or "nothing can run"
+    if spec.limits.on_exceeded is OnExceeded.FAIL:
+        return Finish("Failed", Reason.BUDGET_EXCEEDED, spent)
+    return Suspend(Reason.BUDGET_EXCEEDED, spent)
