@@ -16,6 +16,7 @@ from agentrun.api.base import (
     Positive,
     Temperature,
     ToolGlob,
+    inline,
     unique,
 )
 from agentrun.api.meta import TextSource
@@ -53,7 +54,9 @@ class AgentSpec(ApiModel):
     """One agent of the run."""
 
     name: AgentName = Field(description="Name of the agent, unique in the run.")
-    instructions: Instructions = Field("", description="System prompt.")
+    instructions: Instructions = Field(
+        "", description="System prompt.", json_schema_extra=inline("instructionsFrom")
+    )
     instructions_from: TextSource | None = Field(
         None, description="System prompt from a ConfigMap, recorded once."
     )

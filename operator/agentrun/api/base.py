@@ -32,10 +32,9 @@ INLINE_TEXT_MAX = 262_144
 """Characters of one inline text. Client-side apply keeps the object in an annotation, and all
 annotations together hold 256 KiB (hazard H58)."""
 
-PROMPT_ADVICE = (
-    f"inline text holds at most {INLINE_TEXT_MAX} characters; put longer text into a ConfigMap "
-    "(up to 1 MiB) and name it in promptFrom"
-)
+INLINE_TEXT_CEILING = 1_048_576
+"""Bound of the same text in the CRD's schema. Between the two bounds a rule refuses the text and
+says what to do instead, which a bound of the schema cannot."""
 
 OPAQUE_MAX = 32_768
 """Bytes of JSON in one opaque object (resources, affinity, outputSchema)."""
@@ -66,6 +65,20 @@ def rules(*entries: dict[str, Any]) -> dict[str, Any]:
 def keyed(*keys: str) -> dict[str, Any]:
     """Schema extension of a list whose items are told apart by ``keys`` (merge by key)."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+def long_text_advice(source: str) -> str:
+    """What to do with a text that is too long for a manifest."""
+    return f"put longer text into a ConfigMap (up to 1 MiB) and name it in {source}"
+
+
+def inline(source: str) -> dict[str, Any]:
+    """Schema extension of an inline text that may come from a ConfigMap instead, by ``source``."""
+    message = f"at most {INLINE_TEXT_MAX} characters; {long_text_advice(source)}"
+    return {
+        "maxLength": INLINE_TEXT_CEILING,
+        **rules(cel(f"size(self) <= {INLINE_TEXT_MAX}", message)),
+    }
 
 
 def unique() -> dict[str, Any]:

@@ -21,6 +21,7 @@ from agentrun.api.base import (
     OptionalId,
     RunId,
     User,
+    inline,
     keyed,
 )
 from agentrun.api.checkpoint import Checkpoint
@@ -55,7 +56,9 @@ class AgentRunSpec(ApiModel):
         default_factory=dict, description="Run metadata, inherited by restore and fork."
     )
 
-    prompt: InlineText | None = Field(None, description="What one agent is to do.")
+    prompt: InlineText | None = Field(
+        None, description="What one agent is to do.", json_schema_extra=inline("promptFrom")
+    )
     prompt_from: TextSource | None = Field(
         None, description="The prompt from a ConfigMap, recorded once."
     )

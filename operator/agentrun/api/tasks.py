@@ -21,6 +21,7 @@ from agentrun.api.base import (
     Text,
     ToolName,
     cel,
+    inline,
     rules,
     unique,
 )
@@ -131,7 +132,9 @@ class Swarm(ApiModel):
 
     model_config = ConfigDict(json_schema_extra=rules(_ONE_PROMPT))
 
-    prompt: InlineText | None = Field(None, description="What is to be done.")
+    prompt: InlineText | None = Field(
+        None, description="What is to be done.", json_schema_extra=inline("promptFrom")
+    )
     prompt_from: TextSource | None = Field(
         None, description="The prompt from a ConfigMap, recorded once."
     )

@@ -87,7 +87,9 @@ def check_spec(
 def _schema_problems(run: AgentRun) -> tuple[str, ...]:
     if all(agent.output_schema is None for agent in run.spec.agents):
         return ()
-    from agentrun.api.validation.schemas import schema_problems  # noqa: PLC0415 - slow to import
+    from agentrun.api.validation.schemas import (
+        schema_problems,
+    )  # late: jsonschema is slow to import
 
     return tuple(schema_problems(run.spec))
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from agentrun.api.base import FORMS, INLINE_TEXT_MAX
+from agentrun.api.base import FORMS, INLINE_TEXT_MAX, long_text_advice
 from agentrun.api.names import AGENTRUN_KIND, API_VERSION, RUN_NAME_MAX, valid_run_name
 from agentrun.api.resource import AgentRun
 from agentrun.api.validation.paths import dotted, model_at
@@ -111,7 +111,7 @@ def _too_long(details: ErrorDetails, location: list[str | int]) -> str:
     source = f"{location[-1]}From"
     parent = model_at(AgentRun, location[:-1])
     if parent and any(field.alias == source for field in parent.model_fields.values()):
-        return f"{text}; put longer text into a ConfigMap (up to 1 MiB) and name it in {source}"
+        return f"{text}; {long_text_advice(source)}"
     if limit == INLINE_TEXT_MAX:
         return f"{text}; let the agent read longer text through a tool or the workspace"
     return text
