@@ -5,19 +5,17 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, Strict
+from pydantic import ConfigDict, Field, Strict
 
-from agentrun.api.base import (
+from agentrun.api.base import ApiModel, inline, rules, short_inline, unique
+from agentrun.api.bounds import (
     INLINE_TEXT_MAX,
     AgentName,
-    ApiModel,
     Flag,
     Opaque,
     Positive,
     Temperature,
     ToolGlob,
-    inline,
-    unique,
 )
 from agentrun.api.meta import TextSource
 from agentrun.api.model import ModelOverride
@@ -53,10 +51,10 @@ class Context(ApiModel):
 class AgentSpec(ApiModel):
     """One agent of the run."""
 
+    model_config = ConfigDict(json_schema_extra=rules(short_inline("instructions")))
+
     name: AgentName = Field(description="Name of the agent, unique in the run.")
-    instructions: Instructions = Field(
-        "", description="System prompt.", json_schema_extra=inline("instructionsFrom")
-    )
+    instructions: Instructions = Field("", description="System prompt.", json_schema_extra=inline())
     instructions_from: TextSource | None = Field(
         None, description="System prompt from a ConfigMap, recorded once."
     )

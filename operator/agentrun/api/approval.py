@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from agentrun.api.base import (
-    ApiModel,
+from agentrun.api.base import ApiModel, keyed
+from agentrun.api.bounds import (
     Count,
     Flag,
     Hex64,
@@ -24,7 +24,6 @@ from agentrun.api.base import (
     Time,
     ToolName,
     User,
-    keyed,
 )
 from agentrun.api.conditions import Condition
 from agentrun.api.gates import Approvers

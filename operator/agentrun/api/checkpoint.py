@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentrun.api.base import ApiModel, Flag
+from agentrun.api.base import ApiModel
+from agentrun.api.bounds import Flag
 
 
 class Position(StrEnum):

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from agentrun.api.base import ApiModel, Count, Time
+from agentrun.api.base import ApiModel
+from agentrun.api.bounds import Count, Time
 
 
 class Phase(StrEnum):

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentrun.api.base import ApiModel, Flag, Seconds, User, unique
+from agentrun.api.base import ApiModel, unique
+from agentrun.api.bounds import Flag, Seconds, User
 
 Users = Annotated[tuple[User, ...], Field(max_length=64)]
 

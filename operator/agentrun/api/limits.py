@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from agentrun.api.base import ApiModel, Decimal, Positive, Seconds
+from agentrun.api.base import ApiModel
+from agentrun.api.bounds import Decimal, Positive, Seconds
 
 FaultCount = Annotated[int, Strict(), Field(ge=0, le=10_000)]
 Concurrency = Annotated[int, Strict(), Field(ge=1, le=64)]

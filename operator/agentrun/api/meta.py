@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from agentrun.api.base import ApiModel, ConfigKey, Flag, Int, ObjectName, Time
+from agentrun.api.base import ApiModel
+from agentrun.api.bounds import ConfigKey, Flag, Int, ObjectName, Time
 
 
 class OwnerReference(ApiModel):

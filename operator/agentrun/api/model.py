@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from agentrun.api.base import ApiModel, Decimal, Line, Url
+from agentrun.api.base import ApiModel
+from agentrun.api.bounds import Decimal, Line, Url
 from agentrun.api.meta import SecretKeyRef, TextSource
 
 Retries = Annotated[int, Strict(), Field(ge=0, le=100)]

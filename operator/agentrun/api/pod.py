@@ -6,15 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from agentrun.api.base import (
-    ApiModel,
-    ImageRef,
-    LabelValue,
-    Opaque,
-    OptionalObjectName,
-    QualifiedKey,
-    keyed,
-)
+from agentrun.api.base import ApiModel, keyed
+from agentrun.api.bounds import ImageRef, LabelValue, Opaque, OptionalObjectName, QualifiedKey
 from agentrun.api.meta import LocalRef
 from agentrun.api.tools import EnvVar
 

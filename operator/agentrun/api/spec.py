@@ -11,8 +11,8 @@ from typing import Annotated, Final
 from pydantic import Field, Strict
 
 from agentrun.api.agent import AgentSpec
-from agentrun.api.base import (
-    ApiModel,
+from agentrun.api.base import ApiModel, inline, keyed
+from agentrun.api.bounds import (
     Flag,
     InlineText,
     MetadataKey,
@@ -21,8 +21,6 @@ from agentrun.api.base import (
     OptionalId,
     RunId,
     User,
-    inline,
-    keyed,
 )
 from agentrun.api.checkpoint import Checkpoint
 from agentrun.api.gates import Gates
@@ -57,7 +55,7 @@ class AgentRunSpec(ApiModel):
     )
 
     prompt: InlineText | None = Field(
-        None, description="What one agent is to do.", json_schema_extra=inline("promptFrom")
+        None, description="What one agent is to do.", json_schema_extra=inline()
     )
     prompt_from: TextSource | None = Field(
         None, description="The prompt from a ConfigMap, recorded once."

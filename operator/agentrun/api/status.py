@@ -12,19 +12,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, Strict
 
-from agentrun.api.base import (
-    ApiModel,
-    Count,
-    Decimal,
-    Flag,
-    OptionalAgentName,
-    SpanId,
-    Time,
-    TraceId,
-    Word,
-    keyed,
-    unique,
-)
+from agentrun.api.base import ApiModel, keyed, unique
+from agentrun.api.bounds import Count, Decimal, Flag, OptionalAgentName, SpanId, Time, TraceId, Word
 from agentrun.api.checkpoint import Position
 from agentrun.api.conditions import Condition, Phase
 

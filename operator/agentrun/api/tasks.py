@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, Strict
 
-from agentrun.api.base import (
+from agentrun.api.base import ApiModel, cel, inline, rules, short_inline, unique
+from agentrun.api.bounds import (
     INLINE_TEXT_MAX,
     AgentName,
-    ApiModel,
     Decimal,
     DnsLabel,
     InlineText,
@@ -20,10 +20,6 @@ from agentrun.api.base import (
     TaskMetadataKey,
     Text,
     ToolName,
-    cel,
-    inline,
-    rules,
-    unique,
 )
 from agentrun.api.meta import ConfigMapKeyRef, LocalRef, TextSource
 from agentrun.api.model import ModelOverride, Provider
@@ -130,10 +126,10 @@ class PlanSource(ApiModel):
 class Swarm(ApiModel):
     """One conversation whose turn moves between agents."""
 
-    model_config = ConfigDict(json_schema_extra=rules(_ONE_PROMPT))
+    model_config = ConfigDict(json_schema_extra=rules(_ONE_PROMPT, short_inline("prompt")))
 
     prompt: InlineText | None = Field(
-        None, description="What is to be done.", json_schema_extra=inline("promptFrom")
+        None, description="What is to be done.", json_schema_extra=inline()
     )
     prompt_from: TextSource | None = Field(
         None, description="The prompt from a ConfigMap, recorded once."

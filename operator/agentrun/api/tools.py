@@ -7,20 +7,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, Strict
 
-from agentrun.api.base import (
-    ApiModel,
-    ImageRef,
-    Note,
-    Opaque,
-    Quantity,
-    Seconds,
-    ServerName,
-    ToolGlob,
-    Url,
-    cel,
-    keyed,
-    rules,
-)
+from agentrun.api.base import ApiModel, cel, keyed, rules
+from agentrun.api.bounds import ImageRef, Note, Opaque, Quantity, Seconds, ServerName, ToolGlob, Url
 from agentrun.api.meta import ConfigMapKeyRef, SecretKeyRef
 
 DEFAULT_PORT = 8080

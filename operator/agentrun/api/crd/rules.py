@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from agentrun.api.approval import ANSWERED, DECISION_FIELDS, DECISIONS, ApprovalSpec
-from agentrun.api.base import cel
+from agentrun.api.base import cel, short_inline
 from agentrun.api.limits import Limits
 from agentrun.api.names import RUN_NAME_MAX
 from agentrun.api.spec import MODES, MUTABLE_FIELDS, MUTABLE_LIMITS, AgentRunSpec
@@ -36,7 +36,7 @@ RUN_NAME: Final = (
 
 def run_spec_rules() -> list[Rule]:
     """Rules on ``AgentRun.spec``."""
-    return [_one_mode(), _immutable_run(), _cancel_latches()]
+    return [_one_mode(), short_inline("prompt"), _immutable_run(), _cancel_latches()]
 
 
 def approval_spec_rules() -> list[Rule]:

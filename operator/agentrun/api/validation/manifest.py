@@ -15,7 +15,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from agentrun.api.base import FORMS, INLINE_TEXT_MAX, long_text_advice
+from agentrun.api.base import long_text_advice
+from agentrun.api.bounds import FORMS, INLINE_TEXT_MAX
 from agentrun.api.names import AGENTRUN_KIND, API_VERSION, RUN_NAME_MAX, valid_run_name
 from agentrun.api.resource import AgentRun
 from agentrun.api.validation.paths import dotted, model_at
