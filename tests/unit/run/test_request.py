@@ -1,0 +1,170 @@
+"""The exact request: a function of state and spec alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tests.unit.run.play import Play, asks, make_spec, text
+
+from agentrun.api import Pricing
+from agentrun.errors import CheckpointCorrupt
+from agentrun.run.budgets import dollars, exceeded
+from agentrun.run.capture import Resolved, capture, captured_spec
+from agentrun.run.policy import policy_for, schema_problem
+from agentrun.run.records import Usage
+from agentrun.run.request import build_request
+from agentrun.run.state import Totals
+from agentrun.run.totals import cost, picodollars
+from agentrun.run.values import Limits
+
+
+def ready() -> Play:
+    agents = [
+        {"name": "sre", "tools": ["ops.*"], "instructions": "Be brief.", "temperature": "0.2"}
+    ]
+    play = Play(
+        make_spec(agents=agents), lambda turn, _: asks("look", turn=1) if turn == 1 else text("x")
+    )
+    play.attempt()
+    while play.state.totals.tool_calls == 0 or play.state.conversations["main"].calls:
+        play.do(play.steps()[0])
+    return play
+
+
+def test_the_body_has_what_the_agent_was_given() -> None:
+    play = ready()
+    body = json.loads(build_request(play.state, play.spec, "main").body)
+    assert list(body) == [
+        "model",
+        "max_tokens",
+        "system",
+        "tools",
+        "messages",
+        "temperature",
+        "stream",
+    ]
+    assert body["system"][0]["text"] == "Be brief."
+    assert [tool["name"] for tool in body["tools"]] == ["ops__look", "ops__fix"]
+    assert body["temperature"] == 0.2
+    assert body["messages"][0] == {
+        "role": "user",
+        "content": [{"type": "text", "text": "go", "cache_control": {"type": "ephemeral"}}],
+    }
+
+
+def test_at_most_four_cache_breakpoints() -> None:
+    play = Play(
+        make_spec(), lambda turn, _: asks("look", turn=turn) if turn < 9 else text("x")
+    ).attempt()
+    while play.steps():
+        if (
+            play.state.conversations.get("main")
+            and play.steps()[0].__class__.__name__ == "CallModel"
+        ):
+            assert build_request(play.state, play.spec, "main").body.count(b"cache_control") <= 4
+        play.do(play.steps()[0])
+
+
+def test_the_stored_conversation_is_not_touched_by_building_a_request() -> None:
+    play = ready()
+    before = json.dumps(play.transcript)
+    build_request(play.state, play.spec, "main")
+    assert json.dumps(play.transcript) == before
+
+
+def test_two_processes_build_the_same_bytes() -> None:
+    program = (
+        "from tests.unit.run.test_request import ready; from agentrun.run.request import build_request;"
+        "p = ready(); print(build_request(p.state, p.spec, 'main').request_hash)"
+    )
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "PATH": ""},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(hashes) == 1
+
+
+def test_a_request_in_an_open_round_is_refused() -> None:
+    play = Play(make_spec(), lambda turn, _: asks("look", turn=1)).attempt()
+    while play.state.totals.turns == 0:
+        play.do(play.steps()[0])
+    with pytest.raises(CheckpointCorrupt):
+        build_request(play.state, play.spec, "main")
+
+
+PRICES = Pricing(input_per_m_tok="3", output_per_m_tok="15", cache_read_per_m_tok="0.3")
+
+
+def test_cost_is_exact_and_cached_tokens_have_their_own_price() -> None:
+    usage = Usage(input_tokens=1, output_tokens=1, cache_read_tokens=1, cache_write_tokens=1)
+    assert cost(usage, PRICES) == picodollars("0.0000213")
+    assert cost(usage, None) == 0
+    assert dollars(picodollars("12.3456789")) == "12.345678"
+    assert dollars(0) == "0.00"
+
+
+@pytest.mark.parametrize(
+    ("totals", "limits", "over"),
+    [
+        (Totals(turns=5), Limits(), False),
+        (Totals(turns=5), Limits(turns=6), False),
+        (Totals(turns=6), Limits(turns=6), True),
+        (
+            Totals(input_tokens=4, output_tokens=3, cache_read_tokens=2, cache_write_tokens=1),
+            Limits(tokens=10),
+            True,
+        ),
+        (Totals(cost=picodollars("4.99")), Limits(cost=picodollars("5")), False),
+        (Totals(cost=picodollars("5")), Limits(cost=picodollars("5")), True),
+    ],
+)
+def test_budgets(totals: Totals, limits: Limits, over: bool) -> None:
+    assert (exceeded(totals, limits) is not None) is over
+
+
+def test_the_first_matching_policy_wins() -> None:
+    spec = make_spec(
+        toolPolicies=[{"tools": ["ops.fix*"], "approval": "Always"}, {"tools": ["ops.*"]}]
+    )
+    assert policy_for(spec, "ops.fixit").approval == "Always"
+    assert policy_for(spec, "ops.look").approval == "Never"
+    assert policy_for(spec, "db.drop").on_unknown == "Rerun"
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "fits"),
+    [
+        ({"type": "object", "required": ["a"]}, {"a": 1}, True),
+        ({"type": "object", "required": ["a"]}, {}, False),
+        ({"type": "object"}, [], False),
+        ({"type": "nonsense"}, {}, True),
+        ({"$ref": "http://127.0.0.1:1/schema"}, {}, True),
+        (None, {}, True),
+    ],
+)
+def test_arguments_are_checked_and_nothing_is_fetched(
+    schema: object, arguments: object, fits: bool
+) -> None:
+    assert (schema_problem(schema, arguments) is None) is fits
+
+
+def test_the_captured_spec_is_resolved_once_and_bound_by_its_hash() -> None:
+    spec = make_spec(limits={"costUSD": "5"})
+    taken = capture(
+        spec, Resolved("a longer prompt" * 100_000, {"sre": "from a ConfigMap"}, PRICES)
+    )
+    again = captured_spec(taken.spec, taken.spec_hash)
+    assert again.prompt == "a longer prompt" * 100_000
+    assert again.agents[0].instructions == "from a ConfigMap"
+    assert again.pricing == PRICES
+    with pytest.raises(CheckpointCorrupt):
+        captured_spec(taken.spec + b" ", taken.spec_hash)
