@@ -40,7 +40,7 @@ def rfc3339(moment: datetime) -> str:
 
 
 def _small_enough(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    size = len(json.dumps(value))
+    size = len(json.dumps(value, allow_nan=False))
     if size > OPAQUE_MAX:
         raise ValueError(f"holds {size} bytes of JSON, at most {OPAQUE_MAX} are allowed")
     return value

@@ -100,3 +100,18 @@ def released_spec() -> dict[str, Any]:
             "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
         },
     }
+
+
+def servers(*items: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A prompt's spec with tool servers."""
+    return prompt_spec(toolServers=list(items), **more)
+
+
+def graph(*tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A spec of tasks with one agent; a task without a prompt gets one."""
+    return {
+        "tasks": [{"prompt": "p", **task} for task in tasks],
+        "agents": [{"name": "sre"}],
+        "model": {"name": "m"},
+        **more,
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrun.api.globs import matches, matches_server
@@ -32,6 +32,7 @@ def test_matching(glob: str, server: str, tool: str, covered: bool) -> None:
     assert matches(glob, server, tool) is covered
 
 
+@settings(deadline=None)
 @given(
     st.text(alphabet="ab*?-", min_size=1, max_size=6),
     st.text(alphabet="ab*?.-", max_size=8),

@@ -6,7 +6,7 @@ import re
 import uuid
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrun.api import names
@@ -28,6 +28,7 @@ def test_approval_name_is_stable_and_short() -> None:
     assert first != names.approval_name("incident-42", "apr_0124")
 
 
+@settings(deadline=None)
 @given(run_names, uids, st.integers(1, 999_999_999))
 def test_names_of_a_valid_run_are_labels(run: str, uid: str, attempt: int) -> None:
     assert names.valid_run_name(run)
@@ -39,6 +40,7 @@ def test_names_of_a_valid_run_are_labels(run: str, uid: str, attempt: int) -> No
     assert len(names.secret_name(pod, "k3x9q")) <= 253
 
 
+@settings(deadline=None)
 @given(run_names, st.uuids(), st.uuids())
 def test_h23_a_recreated_run_has_other_pods(run: str, old: uuid.UUID, new: uuid.UUID) -> None:
     same = str(old)[:5] == str(new)[:5]

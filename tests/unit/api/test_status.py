@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -119,6 +119,7 @@ def test_a_status_that_fits_is_left_alone() -> None:
     assert fitted(status) is status
 
 
+@settings(deadline=None)
 @given(
     text=st.text(min_size=1, max_size=512),
     node=st.text(alphabet="aä", max_size=253),
