@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from agentrun.api.validation import validate_manifest
+from agentrun.errors import InvalidSpec
+
 
 def manifest(name: str = "incident-42", **spec: Any) -> dict[str, Any]:
     """An AgentRun around a spec."""
@@ -115,3 +120,10 @@ def graph(*tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
         "model": {"name": "m"},
         **more,
     }
+
+
+def refusal(obj: object, **kwargs: Any) -> str:
+    """What is said about a manifest that must be refused."""
+    with pytest.raises(InvalidSpec) as caught:
+        validate_manifest(obj, **kwargs)
+    return caught.value.message

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.api.manifests import OPS, graph, manifest, prompt_spec, servers
+from tests.unit.api.manifests import OPS, graph, manifest, prompt_spec, refusal, servers
 
 from agentrun.api import AgentRun, Pricing
 from agentrun.api.tasks import TaskSpec

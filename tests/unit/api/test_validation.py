@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.api.manifests import graph, manifest, prompt_spec, released_spec, servers
+from tests.unit.api.manifests import graph, manifest, prompt_spec, refusal, released_spec, servers
 
 from agentrun.api import AgentRun
 from agentrun.api.validation import AdminPolicy, validate_manifest
@@ -19,12 +19,6 @@ SRE = {"name": "sre"}
 
 
 MODEL = {"name": "m"}
-
-
-def refusal(obj: object, **kwargs: Any) -> str:
-    with pytest.raises(InvalidSpec) as caught:
-        validate_manifest(obj, **kwargs)
-    return caught.value.message
 
 
 @pytest.mark.parametrize(
