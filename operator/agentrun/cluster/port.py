@@ -1,4 +1,4 @@
-"""The port to a cluster: what the controller may ask of it.
+"""The ports to a cluster: what the controller may ask of it, and what a person at a terminal may.
 
 One contract test suite (tests/cluster_port) runs against both adapters. Errors are NotFound,
 AlreadyExists, Conflict, Forbidden, Rejected, ClusterUnavailable of :mod:`agentrun.errors`.
@@ -7,14 +7,16 @@ Reads named ``get_`` are live; nothing here is cached.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
 
-from agentrun.api import AgentRun, AgentRunStatus, Approval, ApprovalStatus
+from agentrun.api import AgentRun, AgentRunStatus, Approval, ApprovalStatus, Decision
 from agentrun.cluster.values import (
+    Applied,
     AttemptPod,
     AttemptSecret,
     ClusterEvent,
+    EventView,
     ObjectKey,
     PodView,
     SecretView,
@@ -112,4 +114,67 @@ class Cluster(Protocol):
 
     async def close(self) -> None:
         """Close connections. Pods live on."""
+        ...
+
+
+class UserCluster(Protocol):
+    """What the command line does for a person, with that person's rights.
+
+    In a cluster these are the person's own API calls; locally the same rules hold (what may change,
+    who may decide, who is stamped), and the person is the operating system's user.
+    """
+
+    async def apply(self, manifest: Mapping[str, Any]) -> Applied:
+        """Create or update an AgentRun, ConfigMap or Secret; Rejected names the field.
+
+        A manifest without a namespace goes into the default one of this connection.
+        """
+        ...
+
+    async def list_runs(self) -> Sequence[AgentRun]:
+        """AgentRuns of the namespace."""
+        ...
+
+    async def list_approvals(self) -> Sequence[Approval]:
+        """Approvals of the namespace."""
+        ...
+
+    async def get_run(self, name: str) -> AgentRun:
+        """NotFound."""
+        ...
+
+    async def get_approval(self, name: str) -> Approval:
+        """NotFound."""
+        ...
+
+    async def change_run(self, name: str, spec: Mapping[str, Any]) -> AgentRun:
+        """Merge ``spec`` (wire names) into the run's spec: suspend, cancel, budgets. Rejected for
+        anything immutable."""
+        ...
+
+    async def decide(
+        self, name: str, decision: Decision, *, reason: str = "", answer: str = ""
+    ) -> Approval:
+        """Decide once. Conflict when it was decided or closed, Forbidden for the wrong person."""
+        ...
+
+    async def remove_run(self, name: str) -> None:
+        """Delete the object and what it owns."""
+        ...
+
+    async def kill(self, name: str, signal: int) -> str:
+        """End the run's current attempt the hard way and return its pod's name; NotFound when no
+        pod is running. Locally a signal to the runner, in a cluster a deletion with grace 0."""
+        ...
+
+    async def events(self, name: str) -> Sequence[EventView]:
+        """What happened to the run, oldest first."""
+        ...
+
+    def logs(self, name: str, *, follow: bool = False) -> AsyncIterator[str]:
+        """Lines of the newest attempt's runner; with ``follow`` until it has ended."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
         ...

@@ -61,7 +61,11 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class AttemptPod:
-    """The pod to create for one attempt. Adapters render it (a manifest, or child processes)."""
+    """The pod to create for one attempt. Adapters render it (a manifest, or child processes).
+
+    ``run`` is the object that owns the pod. ``run_uid`` names the record, which is another one after
+    an adoption by runId; empty: the object's own UID.
+    """
 
     key: ObjectKey
     run: AgentRun
@@ -71,6 +75,7 @@ class AttemptPod:
     secret_name: str
     image: str
     workspace_image: str
+    run_uid: str = ""
     avoid_node: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -85,11 +90,14 @@ class AttemptSecret:
     attempt: int
     fence: int
     installation: str
-    dsn: str
-    secret: str
+    dsn: str = field(repr=False)
+    secret: str = field(repr=False)
+    run_uid: str = ""
 
-    def __repr__(self) -> str:
-        return f"AttemptSecret({self.key}, attempt={self.attempt}, fence={self.fence})"
+
+def record_uid(owned: AttemptPod | AttemptSecret) -> str:
+    """The run UID that names the record in the store."""
+    return owned.run_uid or owned.run.metadata.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +119,24 @@ class ClusterEvent:
     reason: str
     action: str
     note: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """An Event as a person reads it."""
+
+    run: ObjectKey
+    type: str
+    reason: str
+    action: str
+    note: str
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of one manifest: ``outcome`` is created, configured or unchanged."""
+
+    kind: str
+    key: ObjectKey
+    outcome: str

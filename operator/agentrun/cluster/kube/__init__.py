@@ -1,0 +1,1 @@
+"""The port against a real API server. Nothing outside this package imports ``kubernetes``."""
