@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -76,7 +76,7 @@ def name_problem(run: AgentRun) -> str | None:
     return None
 
 
-def one_message(problems: Any) -> str:
+def one_message(problems: Iterable[str]) -> str:
     """Several problems as one sentence; the first few are named."""
     found = list(dict.fromkeys(problems))
     text = "; ".join(found[:SHOWN])
