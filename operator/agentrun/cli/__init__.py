@@ -1,0 +1,1 @@
+"""The command line: ``agentrun`` for local mode, ``kubectl-agentrun`` for the current context."""

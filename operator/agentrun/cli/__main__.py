@@ -1,0 +1,5 @@
+"""``python -m agentrun.cli``."""
+
+from agentrun.cli.main import main
+
+main()

@@ -1,0 +1,45 @@
+"""The program: its verbs, and how its errors end.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 waits for people, 4 inconclusive (``verify``), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from agentrun import __version__
+from agentrun.cli import act, dev, local_run, read, record, serve
+from agentrun.cli.where import Where
+from agentrun.errors import AgentRunError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="agentrun")
+@click.pass_context
+def program(context: click.Context) -> None:
+    """Run LLM agents that survive anything that happens to their pods."""
+    context.obj = Where(cluster=Path(sys.argv[0]).name.startswith("kubectl-"))
+
+
+for command in (*local_run.COMMANDS, *read.COMMANDS, *act.COMMANDS, *record.COMMANDS):
+    program.add_command(command)
+for command in (*serve.COMMANDS, *dev.COMMANDS):
+    program.add_command(command)
+
+
+def main() -> None:
+    """Entry point of both console scripts: our errors become one line and an exit code."""
+    try:
+        code = program.main(standalone_mode=False)
+    except click.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except AgentRunError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)

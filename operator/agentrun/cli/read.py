@@ -1,0 +1,192 @@
+"""Verbs that look: get, describe, logs, events, wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import click
+
+from agentrun.api import AgentRun, Approval, Usage
+from agentrun.cli.output import age, as_text, document, output_option, print_table, show
+from agentrun.cli.where import Where, placed
+from agentrun.errors import NotFound
+
+LOOK_AGAIN = 0.3
+"""Seconds between looks of ``wait``."""
+
+
+@click.command()
+@click.argument("kind", default="runs")
+@click.argument("name", required=False)
+@output_option
+@placed
+async def get(where: Where, kind: str, name: str | None, output: str) -> int:
+    """List runs or approvals, or show one."""
+    async with where.desk() as desk:
+        items: Sequence[AgentRun | Approval]
+        if kind in ("approvals", "approval", "appr"):
+            items = [await desk.approval(name)] if name else await desk.approvals()
+        elif kind in ("runs", "run", "arun", "agentruns", "agentrun"):
+            items = [await desk.run(name)] if name else await desk.runs()
+        elif name is None:
+            items = [await desk.run(kind)]
+        else:
+            raise click.UsageError(f"unknown kind {kind!r}: runs or approvals")
+    if name and output in ("json", "yaml"):
+        click.echo(as_text(document(items[0]), output))
+    else:
+        show(items, output)
+    return 0
+
+
+@click.command()
+@click.argument("name")
+@placed
+async def describe(where: Where, name: str) -> int:
+    """Show a run with its attempts, conditions, approvals and events."""
+    async with where.desk() as desk:
+        run = await desk.run(name)
+        pending = [item for item in await desk.approvals() if item.spec.run_ref.name == name]
+        events = await desk.events(name)
+    for line in _summary(run):
+        click.echo(line)
+    if run.status and run.status.attempts:
+        click.echo("Attempts:")
+        print_table(
+            [
+                "  N",
+                "POD",
+                "STARTED",
+                "ENDED",
+                "CAUSE",
+                "FAULT",
+                "EXIT",
+                "LAST SEQ",
+                "CONTINUED FROM",
+            ],
+            [
+                [
+                    f"  {item.attempt}",
+                    item.pod,
+                    str(item.started_at or ""),
+                    str(item.ended_at or ""),
+                    item.cause,
+                    item.fault or "",
+                    "" if item.exit_code is None else str(item.exit_code),
+                    str(item.last_seq),
+                    f"{item.continued_from.attempt} at {item.continued_from.seq}"
+                    if item.continued_from
+                    else "",
+                ]
+                for item in run.status.attempts
+            ],
+        )
+    if pending:
+        click.echo("Approvals:")
+        show(pending, "table")
+    if events:
+        click.echo("Events:")
+        print_table(
+            ["  AGE", "TYPE", "REASON", "COUNT", "NOTE"],
+            [[f"  {age(e.at)}", e.type, e.reason, str(e.count), e.note] for e in events],
+        )
+    return 0
+
+
+def _summary(run: AgentRun) -> list[str]:
+    status = run.status
+    lines = [
+        f"Name:       {run.metadata.name}",
+        f"Namespace:  {run.metadata.namespace}",
+        f"UID:        {run.metadata.uid}",
+        f"Phase:      {status.phase if status else 'Pending'}",
+    ]
+    if status:
+        lines += [
+            f"Reason:     {status.reason}",
+            f"Message:    {status.message}",
+            f"Attempt:    {status.attempt} (fence {status.fence}, pod {status.pod_name})",
+            f"Usage:      {_usage(status.usage)}",
+        ]
+        lines += [
+            f"Condition:  {c.type}={c.status} {c.reason} {c.message}" for c in status.conditions
+        ]
+        if status.result:
+            lines.append(f"Result:     {status.result}")
+    return lines
+
+
+def _usage(usage: Usage | None) -> str:
+    usage = usage or Usage()
+    return f"{usage.turns} turns, {usage.tool_calls} tool calls, {usage.total_tokens} tokens"
+
+
+@click.command()
+@click.argument("name")
+@click.option("--attempt", type=int, help="Which attempt; the latest by default.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the attempt ends.")
+@placed
+async def logs(where: Where, name: str, attempt: int | None, follow: bool) -> int:
+    """Print the log of an attempt."""
+    async with where.desk() as desk:
+        async for line in desk.logs(name, attempt=attempt, follow=follow):
+            click.echo(line)
+    return 0
+
+
+@click.command()
+@click.argument("name")
+@placed
+async def events(where: Where, name: str) -> int:
+    """List the Events about a run."""
+    async with where.desk() as desk:
+        await desk.run(name)
+        found = await desk.events(name)
+    print_table(
+        ["AGE", "TYPE", "REASON", "COUNT", "NOTE"],
+        [[age(item.at), item.type, item.reason, str(item.count), item.note] for item in found],
+    )
+    return 0
+
+
+@click.command()
+@click.argument("name")
+@click.option("--for", "goal", default="Finished", show_default=True, help="Condition to wait for.")
+@click.option("--timeout", type=float, default=3600, show_default=True, help="Seconds.")
+@placed
+async def wait(where: Where, name: str, goal: str, timeout: float) -> int:  # noqa: ASYNC109
+    """Wait until a condition of a run is True, or a phase is reached."""
+    goal = goal.removeprefix("condition=")
+    async with where.desk() as desk:
+        try:
+            async with asyncio.timeout(timeout):
+                while not _reached(run := await desk.run(name), goal):
+                    if _never(run, goal):
+                        click.echo(f"{name} finished without {goal}", err=True)
+                        return 1
+                    await asyncio.sleep(LOOK_AGAIN)
+        except TimeoutError:
+            click.echo(f"timed out waiting for {goal} of {name}", err=True)
+            return 1
+        except NotFound:
+            if goal != "delete":
+                raise
+    click.echo(f"{name}: {goal}")
+    return 0
+
+
+def _reached(run: AgentRun, goal: str) -> bool:
+    status = run.status
+    if status is None:
+        return False
+    return status.phase == goal or any(
+        condition.type == goal and condition.status == "True" for condition in status.conditions
+    )
+
+
+def _never(run: AgentRun, goal: str) -> bool:
+    return goal != "delete" and run.status is not None and run.status.phase.terminal
+
+
+COMMANDS = (get, describe, logs, events, wait)

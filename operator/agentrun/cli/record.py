@@ -1,0 +1,158 @@
+"""Verbs that read the record: transcript, result, verify, export."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from agentrun.cli.output import output_option
+from agentrun.cli.where import Where, placed
+from agentrun.errors import UsageError
+from agentrun.run.fold import fold_all
+from agentrun.run.identity import MAIN_TASK
+from agentrun.run.log import Log, dump, load
+from agentrun.run.state import State
+from agentrun.run.transcript import Entry, entries
+from agentrun.run.verify import Report, Verdict, verify
+
+LOOK_AGAIN = 0.5
+MARKS = {"user": ">", "assistant": "<", "thinking": "~", "call": "*", "result": "=", "run": "#"}
+EXIT = {Verdict.OK: 0, Verdict.FAILURE: 1, Verdict.INCONCLUSIVE: 4}
+
+
+def state_of(log: Log) -> State:
+    """The folded state of a record."""
+    return fold_all((commit.origin, records) for commit, records in log.decoded())
+
+
+@click.command()
+@click.argument("name")
+@click.option("--follow", is_flag=True, help="Go on until the run ends.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "md"]),
+    default="text",
+    show_default=True,
+)
+@placed
+async def transcript(where: Where, name: str, follow: bool, form: str) -> int:
+    """Print the conversation and the tool calls."""
+    shown = 0
+    while True:
+        log = await where.log(name)
+        found = [entry for entry in entries(log) if entry.seq > shown]
+        for line in _lines(found, form):
+            click.echo(line)
+        shown = max((entry.seq for entry in found), default=shown)
+        if not follow or state_of(log).outcome is not None:
+            return 0
+        await asyncio.sleep(LOOK_AGAIN)
+
+
+def _lines(found: Iterable[Entry], form: str) -> Iterable[str]:
+    for entry in found:
+        if form == "json":
+            yield json.dumps(
+                {
+                    "seq": entry.seq,
+                    "attempt": entry.attempt,
+                    "who": entry.who,
+                    "title": entry.title,
+                    "text": entry.text,
+                }
+            )
+        elif form == "md":
+            yield f"**{entry.who}** {entry.title}\n\n{visible(entry.text)}\n"
+        else:
+            title = f"{entry.title} " if entry.title else ""
+            yield f"{entry.seq:>5} {MARKS[entry.who]} {title}{visible(entry.text)}"
+
+
+def visible(text: str) -> str:
+    """Text that a terminal may show: what models and tools say cannot move its cursor."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text
+    )
+
+
+@click.command()
+@click.argument("name")
+@click.option("--task", default=MAIN_TASK, help="Which task.")
+@placed
+async def result(where: Where, name: str, task: str) -> int:
+    """Print the whole result of a run."""
+    state = state_of(await where.log(name))
+    found = state.tasks.get(task)
+    if found is None or found.result is None:
+        phase = found.phase if found else "not there"
+        raise UsageError(f"task {task} has no result: it is {phase}", attempted="result", on=name)
+    click.echo(visible(str(found.result)))
+    return 0
+
+
+@click.command("verify")
+@click.argument("name")
+@output_option
+@placed
+async def verify_command(where: Where, name: str, output: str) -> int:
+    """Check a run's record, or an exported file: 0 ok, 1 failure, 4 inconclusive."""
+    log = _exported(name) or await where.log(name)
+    report = verify(log)
+    click.echo(json.dumps(_document(report)) if output == "json" else _text(name, report))
+    return EXIT[report.verdict]
+
+
+def _exported(name: str) -> Log | None:
+    """The record in a file of that name, if there is one."""
+    path = Path(name)
+    return load(path.read_bytes()) if path.is_file() else None
+
+
+def _document(report: Report) -> dict[str, object]:
+    return {
+        "verdict": report.verdict,
+        "commits": report.commits,
+        "requests": report.requests,
+        "results": report.results,
+        "findings": [
+            {"verdict": f.verdict, "seq": f.seq, "check": f.check, "message": f.message}
+            for f in report.findings
+        ],
+    }
+
+
+def _text(name: str, report: Report) -> str:
+    lines = [f"{f.verdict}: commit {f.seq}: {f.check}: {f.message}" for f in report.findings]
+    lines.append(
+        f"{name}: {report.verdict} ({report.commits} commits, {report.requests} model requests "
+        f"reproduced, {report.results} tool results)"
+    )
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--format", "form", type=click.Choice(["native"]), default="native")
+@click.option(
+    "--file", "target", type=click.Path(path_type=Path), help="Where to; stdout if absent."
+)
+@placed
+async def export(where: Where, name: str, form: str, target: Path | None) -> int:
+    """Write a run's record as one file."""
+    _write(target, dump(await where.log(name)))
+    return 0
+
+
+def _write(target: Path | None, data: bytes) -> None:
+    if target is None:
+        click.get_binary_stream("stdout").write(data)
+    else:
+        target.write_bytes(data)
+
+
+COMMANDS = (transcript, result, verify_command, export)

@@ -1,0 +1,154 @@
+"""Where a verb works: a local state folder, or the current context of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agentrun.cluster.desk import Desk
+from agentrun.errors import UsageError
+from agentrun.run.log import Log, blob_names
+from agentrun.store.port import OperatorStore
+
+DEFAULT_STATE = ".agentrun"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Local unless ``cluster``. ``dsn`` None: the state folder's own PostgreSQL."""
+
+    cluster: bool = False
+    state: Path = Path(DEFAULT_STATE)
+    dsn: str | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+    @asynccontextmanager
+    async def desk(self) -> AsyncIterator[Desk]:
+        """The objects, as a person may see and change them."""
+        if self.cluster:
+            from agentrun.cluster.kube.desk import open_kube_desk
+
+            desk: Desk = await open_kube_desk(self.kubeconfig, self.context, self.namespace)
+        else:
+            from agentrun.cluster.local.desk import open_local_desk
+
+            desk = open_local_desk(self.existing_state(), self.namespace or "default")
+        try:
+            yield desk
+        finally:
+            await desk.close()
+
+    @asynccontextmanager
+    async def record(self) -> AsyncIterator[OperatorStore]:
+        """The record in Postgres, for reading."""
+        from agentrun.store.operator_store import open_operator_store
+
+        if self.dsn is None and self.cluster:
+            raise UsageError(
+                "the record is in Postgres",
+                attempted="read a run's record",
+                advice="Give the database with --dsn or AGENTRUN_DSN.",
+            )
+        if self.dsn is not None:
+            store = await open_operator_store(self.dsn)
+            try:
+                yield store
+            finally:
+                await store.close()
+            return
+        from agentrun.cli.postgres import local_postgres
+
+        async with local_postgres(self.existing_state()) as dsns:
+            store = await open_operator_store(dsns.operator)
+            try:
+                yield store
+            finally:
+                await store.close()
+
+    def existing_state(self) -> Path:
+        """The state folder, which must be there: reading never makes one."""
+        if not (self.state / "objects.db").exists():
+            raise UsageError(
+                f"no runs in {self.state}",
+                attempted="open the state folder",
+                advice="Start one with: agentrun run FILE, or name another folder with --state.",
+            )
+        return self.state
+
+    async def log(self, name: str) -> Log:
+        """Everything recorded about a run."""
+        async with self.desk() as desk:
+            run = await desk.run(name)
+        uid = run.metadata.uid or ""
+        async with self.record() as store:
+            row = await store.run(uid)
+            if row is None:
+                raise UsageError(
+                    "it has not started yet, so there is no record",
+                    attempted="read a run's record",
+                    on=name,
+                )
+            commits = (await store.commits(uid)).commits
+            blobs = await store.blobs(uid, blob_names(commits))
+            return Log(uid, row.namespace, row.name, row.spec, row.spec_hash, commits, blobs)
+
+
+Verb = Callable[..., Awaitable[int | None]]
+
+
+def placed(verb: Verb) -> Callable[..., Any]:
+    """A verb as a command function: options that say where, an event loop, an exit code.
+
+    The verb gets a ``Where`` first, then its own arguments.
+    """
+
+    @click.option(
+        "--state",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path(DEFAULT_STATE),
+        show_default=True,
+        help="Folder of local mode.",
+    )
+    @click.option("--dsn", default=lambda: os.environ.get("AGENTRUN_DSN"), help="Postgres to use.")
+    @click.option("--kubeconfig", help="With kubectl-agentrun: the kubeconfig to use.")
+    @click.option("--context", "kube_context", help="With kubectl-agentrun: the context to use.")
+    @click.option("-n", "--namespace", help="Namespace.")
+    @click.pass_context
+    @functools.wraps(verb)
+    def command(
+        context: click.Context,
+        state: Path,
+        dsn: str | None,
+        kubeconfig: str | None,
+        kube_context: str | None,
+        namespace: str | None,
+        **arguments: Any,
+    ) -> int:
+        where = replace(
+            context.obj if isinstance(context.obj, Where) else Where(),
+            state=state,
+            dsn=dsn,
+            kubeconfig=kubeconfig,
+            context=kube_context,
+            namespace=namespace,
+        )
+        try:
+            return asyncio.run(_coroutine(verb, where, arguments)) or 0
+        except KeyboardInterrupt:
+            raise click.Abort from None
+
+    return command
+
+
+async def _coroutine(verb: Verb, where: Where, arguments: dict[str, Any]) -> int | None:
+    return await verb(where, **arguments)

@@ -1,0 +1,92 @@
+"""What the charts install."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from helm_python.errors import HelmError
+from tests.chart.render import ROOT, render
+
+
+def of_kind(items: list[dict], kind: str) -> list[dict]:
+    return [item for item in items if item["kind"] == kind]
+
+
+def test_the_crd_chart_is_the_crds_kept_on_uninstall() -> None:
+    rendered = render("agentrun-crds")
+    files = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "crds").glob("*.yaml"))]
+    for crd in rendered:
+        assert crd["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    assert sorted(rendered, key=lambda crd: crd["metadata"]["name"]) == files
+
+
+def test_the_operator_reads_no_secrets_and_has_no_wildcards() -> None:
+    (role,) = [
+        role
+        for role in of_kind(render("agentrun"), "ClusterRole")
+        if role["metadata"]["name"] == "agentrun-operator"
+    ]
+    for rule in role["rules"]:
+        assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+        if "secrets" in rule["resources"]:
+            assert sorted(rule["verbs"]) == ["create", "delete"]
+
+
+def test_starting_a_run_does_not_grant_approving_it() -> None:
+    roles = {role["metadata"]["name"]: role for role in of_kind(render("agentrun"), "ClusterRole")}
+    editor = [
+        verb
+        for rule in roles["agentrun-editor"]["rules"]
+        if "approvals" in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+    assert set(editor) == {"get", "list", "watch"}
+    approver = [verb for rule in roles["agentrun-approver"]["rules"] for verb in rule["verbs"]]
+    assert "approve" in approver
+
+
+def test_the_operator_pod_is_restricted() -> None:
+    (deployment,) = of_kind(render("agentrun"), "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["automountServiceAccountToken"] is False
+    for container in pod["containers"] + pod["initContainers"]:
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert "value" not in next(env for env in container["env"] if env["name"] == "AGENTRUN_DSN")
+
+
+def test_the_operator_replaces_itself_and_never_runs_twice() -> None:
+    (deployment,) = of_kind(render("agentrun"), "Deployment")
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_policies_name_the_operators_own_service_account() -> None:
+    policies = of_kind(
+        render("agentrun", {"serviceAccount": {"name": "op"}}), "ValidatingAdmissionPolicy"
+    )
+    text = yaml.safe_dump(policies)
+    assert "system:serviceaccount:agentrun:op" in text
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"imagee": {}},
+        {"image": {"repository": ""}},
+        {"image": {"repository": "x", "digest": "latest"}},
+        {"approvals": {"acceptUnverified": "yes"}},
+    ],
+)
+def test_wrong_values_are_refused(values: dict) -> None:
+    with pytest.raises(HelmError):
+        render("agentrun", values)
+
+
+def test_a_digest_wins_over_the_tag() -> None:
+    digest = "sha256:" + "a" * 64
+    (deployment,) = of_kind(
+        render("agentrun", {"image": {"repository": "r/a", "tag": "t", "digest": digest}}),
+        "Deployment",
+    )
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == f"r/a@{digest}"

@@ -1,0 +1,197 @@
+"""The record as people read it: exported, loaded, verified, told as a transcript."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+
+import pytest
+from tests.unit.run.play import UID, Play, asks, main_call, make_spec, says, text
+
+from agentrun.errors import UsageError
+from agentrun.run import chain
+from agentrun.run.capture import Resolved, capture
+from agentrun.run.fold import OPERATOR, RUNNER
+from agentrun.run.identity import result_ref
+from agentrun.run.log import Log, LoggedCommit, dump, load
+from agentrun.run.records import RunEnd, ToolResult
+from agentrun.run.transcript import entries, plain
+from agentrun.run.verify import Verdict, verify
+
+
+def logged(play: Play) -> Log:
+    """The play's commits as rows, chained, with the references the runner gives them."""
+    taken = capture(play.spec, Resolved())
+    previous, rows, blobs = chain.genesis(UID), [], {}
+    refs = {
+        encoded.body: result_ref(main_call(1, index))
+        for index, encoded in enumerate(
+            encoded for _, encoded in play.commits if b'"tool/result"' in encoded.body
+        )
+    }
+    fence = 0
+    for seq, (origin, encoded) in enumerate(play.commits, start=1):
+        fence += b'"attempt/start"' in encoded.body
+        ref = refs.get(encoded.body)
+        previous = chain.link(previous, seq, origin, "kind", ref, encoded.codec, encoded.body)
+        rows.append(
+            LoggedCommit(
+                seq, origin, fence, fence, "kind", ref, encoded.codec, previous, encoded.body
+            )
+        )
+        blobs.update(encoded.blobs)
+    return Log(UID, "default", "demo", taken.spec, taken.spec_hash, tuple(rows), blobs)
+
+
+def finished() -> Log:
+    play = Play(
+        make_spec(), lambda turn, _: asks("look", "fix", turn=1) if turn == 1 else text("all well")
+    )
+    play.tool = lambda call: says(
+        f"did {call.tool} " + "z" * (300_000 if call.tool == "fix" else 1)
+    )
+    play.attempt()
+    while play.state.totals.tool_calls < 1:
+        play.do(play.steps()[0])
+    play.crash().run()
+    return logged(play)
+
+
+def test_a_sound_record_verifies_and_every_request_is_reproduced() -> None:
+    report = verify(finished())
+    assert report.findings == ()
+    assert report.verdict is Verdict.OK
+    assert (report.requests, report.results) == (2, 2)
+
+
+def test_an_export_is_the_record() -> None:
+    log = finished()
+    again = load(dump(log))
+    assert again == log
+    assert dump(again) == dump(log)
+
+
+def change(log: Log, seq: int, **fields: object) -> Log:
+    rows = [
+        dataclasses.replace(row, **fields) if row.seq == seq else row  # type: ignore[type-var]
+        for row in log.commits
+    ]
+    return dataclasses.replace(log, commits=tuple(rows))
+
+
+@pytest.mark.parametrize("seq", range(1, 11))
+def test_any_altered_byte_is_found(seq: int) -> None:
+    log = finished()
+    body = bytearray(log.commits[seq - 1].body)
+    body[len(body) // 2] ^= 1
+    assert verify(change(log, seq, body=bytes(body))).verdict is Verdict.FAILURE
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "dropped",
+        "swapped",
+        "cut start",
+        "origin",
+        "spec",
+        "blob",
+        "missing blob",
+        "ref",
+        "uid",
+        "fence",
+    ],
+)
+def test_damage_is_found(damage: str) -> None:
+    log = finished()
+    rows = list(log.commits)
+    if damage == "dropped":
+        del rows[4]
+    elif damage == "swapped":
+        rows[4], rows[5] = rows[5], rows[4]
+    elif damage == "cut start":
+        del rows[0]
+    log = dataclasses.replace(log, commits=tuple(rows))
+    if damage == "origin":
+        log = change(log, 4, origin=OPERATOR)
+    elif damage == "spec":
+        log = dataclasses.replace(log, spec=log.spec.replace(b'"go"', b'"no"'))
+    elif damage == "blob":
+        log = dataclasses.replace(
+            log, blobs={name: b"x" + data for name, data in log.blobs.items()}
+        )
+    elif damage == "missing blob":
+        log = dataclasses.replace(log, blobs={})
+    elif damage == "ref":
+        row = next(row for row in log.commits if row.ref)
+        log = change(log, row.seq, ref="result:main/1/9/9")
+    elif damage == "uid":
+        log = dataclasses.replace(log, run_uid="another")
+    elif damage == "fence":
+        log = change(log, 9, fence=1)
+    assert verify(log).verdict is Verdict.FAILURE
+
+
+def test_a_cut_tail_is_still_a_sound_prefix() -> None:
+    log = finished()
+    assert verify(dataclasses.replace(log, commits=log.commits[:-3])).verdict is Verdict.OK
+
+
+def test_an_empty_record_is_inconclusive() -> None:
+    assert verify(dataclasses.replace(finished(), commits=())).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"\xff", b'{"format":"other","version":1}', b"[" * 50_000]
+)
+def test_a_file_that_is_no_export_is_refused_with_advice(data: bytes) -> None:
+    with pytest.raises(UsageError, match="agentrun export"):
+        load(data)
+
+
+def test_broken_base64_is_refused() -> None:
+    document = json.loads(dump(finished()))
+    document["commits"][0]["body"] = "%%%"
+    with pytest.raises(UsageError):
+        load(json.dumps(document).encode())
+    assert base64.b64encode(b"x")
+
+
+def test_the_transcript_tells_the_run_in_order() -> None:
+    told = [(entry.who, entry.title) for entry in entries(finished())]
+    assert told[0] == ("run", "")
+    assert (
+        told.index(("user", "")) < told.index(("assistant", "")) < told.index(("call", "ops.look"))
+    )
+    assert ("result", "main/1/1/0") in told
+    assert [
+        text for text in (entry.text for entry in entries(finished())) if "continued from" in text
+    ]
+
+
+def test_plain_text_names_what_is_not_text() -> None:
+    assert plain([{"type": "text", "text": "a"}, {"type": "image"}]) == "a\n[image]"
+    assert plain("x") == "x"
+    assert plain(None) == ""
+
+
+def test_every_kind_of_note_is_told() -> None:
+    play = Play(
+        make_spec(toolPolicies=[{"tools": ["ops.*"], "approval": "Always"}]),
+        lambda turn, _: asks("fix", turn=1),
+    )
+    play.attempt().run()
+    play.decide(play.questions[0], "Deny", "no")
+    play.commit(OPERATOR, [RunEnd(outcome="Cancelled", reason="CancelledByUser")])
+    notes = "\n".join(entry.text for entry in entries(logged(play)) if entry.who == "run")
+    for expected in (
+        "attempt 1 started",
+        "asked about main/1/1/0",
+        "suspended: ApprovalPending",
+        "Deny by ann",
+        "Cancelled",
+    ):
+        assert expected in notes
+    assert RUNNER == "R"
+    assert ToolResult(call="x", content=1).is_error is False
