@@ -139,6 +139,11 @@ def test_messages_name_fields_and_never_values() -> None:
     assert message == "spec.toolServers[0].url: not allowed by the administrator"
 
 
+def test_a_pasted_key_is_not_repeated_in_full() -> None:
+    message = refusal(manifest(**prompt_spec(**{"k" * 1_000_000: 1})))
+    assert message == f"spec.{'k' * 64}…: unknown field"
+
+
 def test_several_problems_are_named_at_once_and_counted_beyond_five() -> None:
     message = refusal(manifest(**prompt_spec(**{f"unknown{n}": 1 for n in range(7)})))
     assert message.count("unknown field") == 5

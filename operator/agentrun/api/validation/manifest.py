@@ -19,7 +19,7 @@ from agentrun.api.base import long_text_advice
 from agentrun.api.bounds import FORMS, INLINE_TEXT_MAX
 from agentrun.api.names import AGENTRUN_KIND, API_VERSION, RUN_NAME_MAX, valid_run_name
 from agentrun.api.resource import AgentRun
-from agentrun.api.validation.paths import dotted, model_at
+from agentrun.api.validation.paths import NAME_SHOWN, dotted, model_at
 from agentrun.errors import InvalidSpec
 
 MANIFEST_MAX: Final = 1_048_576
@@ -123,7 +123,7 @@ def _suggestion(location: list[str | int]) -> str:
     if parent is None:
         return ""
     known = {field.alias or name: name for name, field in parent.model_fields.items()}
-    wanted = str(location[-1])
+    wanted = str(location[-1])[:NAME_SHOWN]
     by_attribute = [alias for alias, name in known.items() if name == wanted]
     near = by_attribute or difflib.get_close_matches(wanted, known, n=1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import get_args
+from typing import Final, get_args
 
 from pydantic import BaseModel
 
 from agentrun.api.spec import AgentRunSpec
 
 Problems = Iterator[str]
+
+
+NAME_SHOWN: Final = 64
+"""Characters of one name that a message repeats; a user may have pasted anything as a key."""
 
 
 def dotted(location: Iterable[str | int]) -> str:
@@ -20,7 +24,8 @@ def dotted(location: Iterable[str | int]) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += f".{part}" if text else part
+            shown = part if len(part) <= NAME_SHOWN else f"{part[:NAME_SHOWN]}…"
+            text += f".{shown}" if text else shown
     return text
 
 
