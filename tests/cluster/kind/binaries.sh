@@ -28,6 +28,7 @@ binaries() {
   have go || die "no Go tool here: it builds $*"
   folder=$(binaries_folder)
   mkdir -p "$folder"
+  keep_newest "$CACHE"/binaries-*
   for module in kind shims coredns kubernetes; do
     missing=()
     for name in "$@"; do
@@ -39,7 +40,8 @@ binaries() {
   printf '%s\n' "$folder"
 }
 
-# build MODULE FOLDER PACKAGE...: all of Kubernetes takes about ten minutes on two cores. Into a side folder first, so that a broken build leaves nothing half done
+# build MODULE FOLDER PACKAGE...: into a side folder first, so that a broken build leaves
+# nothing half done. All of Kubernetes takes about ten minutes on two cores.
 build() {
   local module=$1 folder=$2 version=k8s.io/component-base/version side; shift 2
   local stamp="-s -w -X $version.gitVersion=$KUBE_VERSION -X $version.gitMajor=1"

@@ -62,6 +62,7 @@ engine_down() {
   if [ -d "/proc/$pid" ]; then die "dockerd ($pid) does not stop"; fi
   for bridge in docker0 $bridges; do ip link delete "$bridge" 2>/dev/null || true; done
   for tables in iptables ip6tables; do remove_docker_chains $tables; done
+  rmdir /lib/modules 2>/dev/null || true # kind mounts it, so dockerd makes it where it is missing
   iptables -P FORWARD "$(cat "$ENGINE/forward-policy" 2>/dev/null || echo ACCEPT)"
 }
 
@@ -77,6 +78,11 @@ remove_docker_chains() {
       done
     done
   done
+}
+
+# keep_newest_images NAME: older tags than the two newest go, unless something runs from them
+keep_newest_images() {
+  docker images --format '{{.Repository}}:{{.Tag}}' "$1" | tail -n +3 | xargs -r docker rmi >/dev/null 2>&1 || true
 }
 
 # present_or_pulled IMAGE: is it in the engine, or can it be brought there?

@@ -48,6 +48,7 @@ stand_in_base() {
     ln -s /usr/bin/python3 "$work/usr/local/bin/python"
     tar -C "$work" -c . | docker import --change 'CMD ["python"]' - "$image" >/dev/null
     rm -rf "$work"
+    keep_newest_images "${image%:*}"
   fi
   printf '%s\n' "$image"
 }
@@ -60,6 +61,7 @@ stand_in_postgres() {
   if ! docker image inspect "$image" >/dev/null 2>&1; then
     say "building the stand-in for $OFFICIAL_POSTGRES"
     logged postgres-image docker build --network=host --build-arg "BASE_IMAGE=$base" -t "$image" "$HERE/postgres"
+    keep_newest_images "${image%:*}"
   fi
   printf '%s\n' "$image"
 }

@@ -11,6 +11,7 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TOP=$(cd "$HERE/../../.." && pwd)
 CACHE=${AGENTRUN_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/agentrun-test-cluster}
 STATE=$CACHE/state
+[ -z "${AGENTRUN_TEST_KUBECONTEXT:-}" ] || STATE=$CACHE/context # our own cluster's stays as it is
 LOGS=$CACHE/logs
 CLUSTER=agentrun-test
 KUBECONFIG_FILE=$STATE/kubeconfig
@@ -55,6 +56,12 @@ lock() {
   rm -rf "$CACHE"/*.tmp "$CACHE"/binaries-*/*.tmp # what an interrupted run left
 }
 
+# keep_newest PATH...: all but the two newest go, so that a cache does not grow for ever
+keep_newest() {
+  # shellcheck disable=SC2012 # names that we chose
+  ls -td "$@" 2>/dev/null | tail -n +3 | xargs -r rm -rf
+}
+
 # need_packages COMMAND=PACKAGE...: install the Debian packages of the commands that are missing.
 need_packages() {
   local pair missing=()
@@ -85,6 +92,7 @@ debian_rootfs() {
     tar -C "$folder" --one-file-system -cf "$folder.tar.tmp" .
     mv "$folder.tar.tmp" "$tar"
     rm -rf "$folder"
+    keep_newest "$CACHE/debian-$suite"-*.tar
   fi
   printf '%s\n' "$tar"
 }

@@ -18,6 +18,7 @@ self_built_node_image() {
     need_packages containerd=containerd
     say "building the node image"
     logged node-image build_node_image "$bin" "$image"
+    keep_newest_images "${image%:*}"
   fi
   printf '%s\n' "$image"
 }
@@ -74,20 +75,20 @@ install_node_files() {
   rm -f "$rootfs"/etc/cni/net.d/*
   printf %s "$KUBE_VERSION" >"$rootfs/kind/version"
   cp "$HERE"/node/default-{cni,storage}.yaml "$rootfs/kind/manifests/"
-  install -m 755 "$HERE"/node/{node-cni,entrypoint,kubelet-pre} "$rootfs/kind/"
+  install -m 755 "$HERE"/node/{node-cni,node-storage,entrypoint,kubelet-pre} "$rootfs/kind/"
   local pause; pause=$("$bin/kubeadm" config images list --kubernetes-version "$KUBE_VERSION" | grep /pause:)
   sed "s#@PAUSE@#$pause#" "$HERE/node/containerd.toml" >"$rootfs/etc/containerd/config.toml"
   cp "$HERE/node/crictl.yaml" "$rootfs/etc/"
 }
 
-# systemd inside a container: our three services, and none that wants hardware or a login
+# systemd inside a container: our own services, and none that wants hardware or a login
 install_units() {
   local units=$1/etc/systemd/system unit
   mkdir -p "$units"/{kubelet.service.d,multi-user.target.wants}
-  cp "$HERE"/node/{node-cni,containerd,kubelet}.service "$units/"
+  cp "$HERE"/node/{node-cni,node-storage,containerd,kubelet}.service "$units/"
   cp "$HERE/node/10-kubeadm.conf" "$units/kubelet.service.d/"
   rm -f "$1/lib/systemd/system/containerd.service"
-  for unit in containerd kubelet node-cni; do
+  for unit in containerd kubelet node-cni node-storage; do
     ln -sf "/etc/systemd/system/$unit.service" "$units/multi-user.target.wants/$unit.service"
   done
   ln -sf /lib/systemd/system/multi-user.target "$units/default.target"
