@@ -1,0 +1,109 @@
+"""Conditions in the standard six fields, compatible with kstatus (conventions.md, rows 10 to 14).
+
+Failed and Rejected are Stalled, the other ends are Ready, everything else is in progress. The
+transition time changes with the status alone. Conditions of other writers are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from agentrun.api import Condition, ConditionStatus, ConditionType, Phase, Reason
+from agentrun.controller.summary import Summary, word
+from agentrun.controller.world import World
+
+TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
+MESSAGE_MAX = 512
+MAX = 16
+
+UNHEALTHY = frozenset(
+    {
+        Reason.CHECKPOINT_CORRUPT,
+        Reason.CHECKPOINT_NEWER,
+        Reason.STORE_REGRESSED,
+        Reason.STORE_UNAVAILABLE,
+        Reason.SAVE_FAILED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """One condition before it has a time."""
+
+    type: ConditionType
+    status: ConditionStatus
+    reason: str
+    message: str = ""
+
+
+def conditions(world: World, summary: Summary, old: Iterable[Condition]) -> tuple[Condition, ...]:
+    """All of ours, in a fixed order, and what others wrote."""
+    known = {condition.type: condition for condition in old}
+    moment = world.row.db_now if world.row is not None else world.now
+    generation = world.run.metadata.generation if world.run is not None else 0
+    ours = tuple(
+        _stamped(saying, known.get(saying.type), moment, generation)
+        for saying in sayings(world, summary)
+    )
+    names = {condition.type for condition in ours}
+    others = tuple(condition for name, condition in known.items() if name not in names)
+    return (*ours, *others)[:MAX]
+
+
+def sayings(world: World, summary: Summary) -> tuple[Saying, ...]:
+    """What is said about the run now."""
+    phase, message = summary.phase, summary.message
+    why = word(summary.reason) or Reason.RUNNING.value
+    ended = phase.terminal
+    good = phase in (Phase.SUCCEEDED, Phase.CANCELLED)
+    bad = ended and not good
+    succeeded = UNKNOWN if not ended else (TRUE if phase is Phase.SUCCEEDED else FALSE)
+    not_yet = Reason.NOT_FINISHED.value
+    return (
+        Saying(ConditionType.READY, TRUE if good else FALSE, why, message),
+        Saying(ConditionType.SUCCEEDED, succeeded, why if ended else not_yet, message),
+        Saying(ConditionType.FINISHED, TRUE if ended else FALSE, why if ended else not_yet),
+        Saying(ConditionType.RECONCILING, TRUE if summary.moving else FALSE, why),
+        Saying(
+            ConditionType.STALLED,
+            TRUE if bad else FALSE,
+            why if bad else Reason.NOT_NEEDED.value,
+            message if bad else "",
+        ),
+        _awaiting(world, ended),
+        _checkpoint(world, summary),
+    )
+
+
+def _awaiting(world: World, ended: bool) -> Saying:
+    count = len(world.row.pending_approvals) if world.row is not None and not ended else 0
+    if not count:
+        return Saying(ConditionType.AWAITING_APPROVAL, FALSE, Reason.NOT_NEEDED.value)
+    message = f"{count} approval(s) pending"
+    return Saying(ConditionType.AWAITING_APPROVAL, TRUE, Reason.APPROVAL_PENDING.value, message)
+
+
+def _checkpoint(world: World, summary: Summary) -> Saying:
+    kind = ConditionType.CHECKPOINT_HEALTHY
+    if not world.store_up:
+        return Saying(kind, FALSE, Reason.STORE_UNAVAILABLE.value, "the store does not answer")
+    if summary.reason in UNHEALTHY:
+        return Saying(kind, FALSE, str(summary.reason), summary.message)
+    if world.row is None or world.row.last_commit_at is None:
+        return Saying(kind, UNKNOWN, Reason.NOT_FINISHED.value)
+    return Saying(kind, TRUE, Reason.CHECKPOINT_SAVED.value)
+
+
+def _stamped(saying: Saying, old: Condition | None, moment: datetime, generation: int) -> Condition:
+    same = old is not None and old.status is saying.status
+    return Condition(
+        type=saying.type,
+        status=saying.status,
+        reason=saying.reason,
+        message=saying.message[:MESSAGE_MAX],
+        last_transition_time=old.last_transition_time if same and old is not None else moment,
+        observed_generation=generation,
+    )
