@@ -18,7 +18,7 @@ package_of() {
 
 binaries_folder() {
   local hash
-  hash=$({ fingerprint "$HERE/go" "$HERE/binaries.sh"; go version; } | sha256sum | cut -c1-12)
+  hash=$({ fingerprint "$HERE/go"; declare -f build; go version; } | sha256sum | cut -c1-12)
   printf '%s\n' "$CACHE/binaries-$hash"
 }
 

@@ -25,12 +25,13 @@ engine_up() {
 
 engine_start() {
   local flags=() bin
+  mkdir -p "$ENGINE"
   if ! has_sys_resource; then
     bin=$(binaries runc-nosysres)
-    flags+=(--add-runtime "nosysres=$bin/runc-nosysres" --default-runtime nosysres)
+    cp "$bin/runc-nosysres" "$ENGINE/" # the engine may outlive that folder
+    flags+=(--add-runtime "nosysres=$ENGINE/runc-nosysres" --default-runtime nosysres)
   fi
   say "starting dockerd"
-  mkdir -p "$ENGINE"
   rm -f "$ENGINE/pid" "$ENGINE/docker.sock"
   iptables -S FORWARD | head -n1 | awk '{print $3}' >"$ENGINE/forward-policy"
   setsid nohup dockerd --data-root "$ENGINE/root" --exec-root "$ENGINE/exec" -H "$OWN_SOCKET" \
@@ -60,10 +61,27 @@ engine_down() {
   kill "$pid"
   for _ in $(seq 120); do [ -d "/proc/$pid" ] || break; sleep 0.5; done
   if [ -d "/proc/$pid" ]; then die "dockerd ($pid) does not stop"; fi
+  end_shims
+  umount "$ENGINE/exec/netns/default" 2>/dev/null || true
   for bridge in docker0 $bridges; do ip link delete "$bridge" 2>/dev/null || true; done
   for tables in iptables ip6tables; do remove_docker_chains $tables; done
   rmdir /lib/modules 2>/dev/null || true # kind mounts it, so dockerd makes it where it is missing
   iptables -P FORWARD "$(cat "$ENGINE/forward-policy" 2>/dev/null || echo ACCEPT)"
+}
+
+# a container whose removal failed keeps its shim, which names our engine's socket; the
+# shim ignores SIGTERM, and with the container's first process all of it is gone
+end_shims() {
+  local process pid
+  for process in /proc/[0-9]*; do
+    case $(tr '\0' ' ' 2>/dev/null <"$process/cmdline") in
+      *containerd-shim*"$ENGINE/exec/containerd"*)
+        pid=${process#/proc/}
+        # shellcheck disable=SC2046 # a list of ids
+        kill -KILL $(ps -o pid= --ppid "$pid") "$pid" 2>/dev/null || true
+        ;;
+    esac
+  done
 }
 
 # remove_docker_chains IPTABLES: first the jumps into docker's chains, then the chains
