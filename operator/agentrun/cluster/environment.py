@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from agentrun.api import AgentRunSpec, ConfigMapKeyRef, ModelSpec, SecretKeyRef
+from agentrun.api import AgentRunSpec, ConfigMapKeyRef, EnvSource, ModelSpec, SecretKeyRef
 from agentrun.api.model import merge_model
 
 RUN_UID: Final = "AGENTRUN_RUN_UID"
@@ -49,6 +49,12 @@ def ca_bundle_variable(spec: AgentRunSpec, ref: ConfigMapKeyRef) -> str:
     return f"{CA_BUNDLE}_{_short(ref.name, ref.key)}"
 
 
+def server_variable(server: str, name: str) -> str:
+    """Variable of the runner that holds ``env[name]`` of a ``command`` server, where that has a
+    ``valueFrom``: the server is the runner's child."""
+    return f"AGENTRUN_ENV_{server.upper().replace('-', '_')}_{name}"
+
+
 def secret_variables(spec: AgentRunSpec) -> Mapping[str, SecretKeyRef]:
     """Every variable of the runner whose value is in a user's Secret."""
     found: dict[str, SecretKeyRef] = {}
@@ -58,13 +64,32 @@ def secret_variables(spec: AgentRunSpec) -> Mapping[str, SecretKeyRef]:
     for server in spec.tool_servers:
         for index, header in enumerate(server.headers_from):
             found[header_variable(server.name, index)] = header.secret_key_ref
+    for variable, source in _command_sources(spec):
+        if source.secret_key_ref is not None:
+            found[variable] = source.secret_key_ref
     return found
+
+
+def config_variables(spec: AgentRunSpec) -> Mapping[str, ConfigMapKeyRef]:
+    """Every variable of the runner whose value is in a ConfigMap, ``spec.pod.env`` aside."""
+    return {
+        variable: source.config_map_key_ref
+        for variable, source in _command_sources(spec)
+        if source.config_map_key_ref is not None
+    }
 
 
 def ca_bundles(spec: AgentRunSpec) -> Mapping[str, ConfigMapKeyRef]:
     """Every variable of the runner that holds the path of a CA bundle."""
     refs = (model.ca_bundle.config_map_key_ref for model in _models(spec) if model.ca_bundle)
     return {ca_bundle_variable(spec, ref): ref for ref in refs}
+
+
+def _command_sources(spec: AgentRunSpec) -> Iterator[tuple[str, EnvSource]]:
+    for server in spec.tool_servers:
+        for variable in server.env if server.command is not None else ():
+            if variable.value_from is not None:
+                yield server_variable(server.name, variable.name), variable.value_from
 
 
 def _models(spec: AgentRunSpec) -> Iterator[ModelSpec]:

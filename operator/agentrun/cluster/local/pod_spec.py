@@ -17,6 +17,7 @@ from agentrun.api.names import (
 from agentrun.cluster import environment as names
 from agentrun.cluster.local.folder import StateFolder
 from agentrun.cluster.owner import owner_reference
+from agentrun.cluster.quantity import quantity_bytes
 from agentrun.cluster.values import AttemptPod, record_uid
 
 PYTHON = (sys.executable, "-P")
@@ -36,11 +37,6 @@ INHERITED = frozenset({*names.FAILPOINTS, names.MODEL_URL})
 
 HARMLESS = re.compile(r"PATH|LANG|LC_\w+|TZ|TERM|USER|LOGNAME|SHELL|TMPDIR|PYTHON(PATH|HOME|UTF8)")
 """What a workspace server may know of its user's environment: nothing that holds a secret."""
-
-SCALE = {
-    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
-}  # fmt: skip
 
 
 def local_pod_file(
@@ -118,24 +114,16 @@ def _harmless(ambient: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in ambient.items() if HARMLESS.fullmatch(name)}
 
 
-def quantity_bytes(text: str) -> int:
-    """A Kubernetes quantity (``64Mi``) as a number of bytes."""
-    match = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text)
-    if match is None or match[2] not in SCALE:
-        raise ValueError(f"not a quantity: {text!r}")
-    return int(float(match[1]) * SCALE[match[2]])
-
-
 def _references(spec: AgentRunSpec) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Variables whose values are in Secrets, and in ConfigMaps."""
     secrets = {name: [ref.name, ref.key] for name, ref in names.secret_variables(spec).items()}
-    configs: dict[str, list[str]] = {}
+    configs = {name: [ref.name, ref.key] for name, ref in names.config_variables(spec).items()}
     for variable in spec.pod.env:
         source = variable.value_from
         if source and (secret := source.secret_key_ref):
             secrets.setdefault(variable.name, [secret.name, secret.key])
         if source and (config := source.config_map_key_ref):
-            configs[variable.name] = [config.name, config.key]
+            configs.setdefault(variable.name, [config.name, config.key])
     return secrets, configs
 
 
