@@ -134,8 +134,18 @@ class RunnerStore(Protocol):
         """
         ...
 
-    async def snapshot(self, version: int, seq: int, codec: int, body: bytes) -> None:
-        """Write a snapshot of the state at ``seq``, beside the boundaries (H54)."""
+    async def snapshot(
+        self,
+        version: int,
+        seq: int,
+        codec: int,
+        body: bytes,
+        blobs: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Write a snapshot of the state at ``seq``, beside the boundaries (H54).
+
+        ``blobs`` are put before it. StoreUnavailable at the first outage: the next one will do.
+        """
         ...
 
     async def release(self) -> None:
@@ -143,7 +153,14 @@ class RunnerStore(Protocol):
         ...
 
     def control(self) -> Control:
-        """The latest answer of the operator's wishes (from the last renewal or append)."""
+        """The latest answer of the operator's wishes (from the last renewal or append).
+
+        Raises what ended the hold (Fenced, StoreRegressed), once a renewal or append was told so.
+        """
+        ...
+
+    async def control_changed(self, known: Control) -> Control:
+        """Wait until the wishes differ from ``known``; raises what ended the hold."""
         ...
 
     def lease_age(self) -> float:
@@ -174,6 +191,10 @@ class Seen:
     seq: int
     state: RunState
     holder: str | None
+
+
+LEASE_EXPIRED = "LeaseExpired"
+"""The cause of an end that nobody saw: whatever acts on it checks that the lease is still over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,17 +276,18 @@ class OperatorStore(Protocol):
         self, seen: Seen, because: str, new: NewAttempt, end: AttemptEnd | None
     ) -> RunRow | None:
         """Next attempt. ``because`` is one of: start (Pending), lease-expired, ended (claimed or
-        not, the container's end was observed), gone, charged (ended earlier, back-off over),
-        resumed (Suspended, nothing pending, retry_at over). Each repeats its condition."""
+        not, the container's end was observed), gone (claimed fences only), terminating (unclaimed
+        ones only: the pod has a deletionTimestamp), charged (ended earlier, back-off over),
+        resumed (Suspended, nothing pending, retry_at over, the budget that stopped it raised).
+        Each repeats its condition, and all of them object, fence, seq and requested = run."""
         ...
 
     async def add_secret(self, seen: Seen, secret_hash: bytes) -> RunRow | None:
-        """One more secret for the current unclaimed fence (the pod was never created, H25)."""
+        """One more secret for the current unclaimed fence (the pod was never created, H25).
+        Only while requested = run."""
         ...
 
-    async def charge(
-        self, seen: Seen, end: AttemptEnd, backoff_ms: int
-    ) -> RunRow | None:
+    async def charge(self, seen: Seen, end: AttemptEnd, backoff_ms: int) -> RunRow | None:
         """Record the end of the seen attempt and count its fault; the mint comes after back-off."""
         ...
 
@@ -279,13 +301,17 @@ class OperatorStore(Protocol):
         body: bytes,
         end: AttemptEnd | None,
     ) -> RunRow | None:
-        """The operator's own outcome: raises the fence in the same statement (H61)."""
+        """The operator's own outcome: raises the fence in the same statement (H61).
+
+        Cancelled only while requested = cancel. Without that the seen seq must still be the row's
+        (a commit in between may have ended the run or moved it on)."""
         ...
 
     async def suspend(
         self, seen: Seen, reason: str, message: str, codec: int, body: bytes, end: AttemptEnd | None
     ) -> RunRow | None:
-        """Suspended by the operator because the pod did not settle: raises the fence."""
+        """Suspended by the operator because the pod did not settle: raises the fence. Only while
+        requested = suspend."""
         ...
 
     async def revoke(self, run_uid: str, object_uid: str, reason: str) -> RunRow | None:
@@ -311,7 +337,10 @@ class OperatorStore(Protocol):
         new: NewAttempt | None,
     ) -> RunRow | None:
         """Consume a decision (only in Suspended) and mint if nothing else is pending and
-        requested = run. Locks the run row first (H12)."""
+        requested = run. Locks the run row first (H12).
+
+        Only for the Approval object that is bound and the content that the row has; ``decision``
+        Stale is the answer to other content. Never after a cancel."""
         ...
 
     async def commits(self, run_uid: str, after: int = 0) -> Restored:
