@@ -22,7 +22,7 @@ READ_LIMIT: Final = 1 << 20
 LIST_LIMIT: Final = 1000
 MATCH_LIMIT: Final = 200
 LINE_LIMIT: Final = 400
-SEARCH_SECONDS: Final = 10.0
+SEARCH_SECONDS: Final = 5.0
 
 
 def read_file(tree: Tree, args: Args) -> Outcome:

@@ -36,50 +36,63 @@ def outside(folder: Folder) -> Path:
     return beside
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "../beside/secret",
-        "a/../../beside/secret",
-        "..",
-        "/etc/passwd",
-        "//etc/passwd",
-        "link",
-        "dirlink/secret",
-        "./dirlink/../dirlink/secret",
-        "dangling",
-        "plain/x",
-        "fifo",
-        ".agentrun/x",
-        "./.agentrun",
-        "a\x00b",
-        "a\nb",
-        "n" * 256,
-        "/".join(["d"] * 33),
-        "a/" * 600 + "b",
-    ],
-)
+PATHS = [
+    "../beside/secret",
+    "a/../../beside/secret",
+    "..",
+    "/etc/passwd",
+    "//etc/passwd",
+    "link",
+    "dirlink/secret",
+    "./dirlink/../dirlink/secret",
+    "dangling",
+    "plain/x",
+    "fifo",
+    ".agentrun/x",
+    "./.agentrun",
+    "a\x00b",
+    "a\nb",
+    "n" * 256,
+    "/".join(["d"] * 33),
+    "a/" * 600 + "b",
+]
+
+
 async def test_no_path_leads_outside_or_to_anything_but_a_file(
-    folder: Folder, outside: Path, path: str
+    folder: Folder, outside: Path
 ) -> None:
     before = _snapshot(folder.path)
     async with folder.stdio() as talk:
-        answers = [
-            await talk.call("read_file", path=path),
-            await talk.call("write_file", path=path, content="w"),
-            await talk.call("write_file", path=path, content="w", append=True),
-            await talk.call("delete_file", path=path),
-            await talk.restore_file(path, b"w"),
-        ]
-        listed = await talk.call("list_files", path=path)
-        found = await talk.call("search_files", pattern=SECRET, path=path)
-    assert all(answer.failed for answer in answers)
-    for answer in (*answers, listed, found):
-        assert answer.failed or answer.text.startswith("no ")
-        assert SECRET not in answer.text
-        assert str(folder.path) not in answer.text
-        assert answer.changed == []
+        for path in PATHS:
+            changing = [
+                await talk.call("read_file", path=path),
+                await talk.call("write_file", path=path, content="w"),
+                await talk.call("write_file", path=path, content="w", append=True),
+                await talk.call("delete_file", path=path),
+            ]
+            assert all(answer.failed for answer in changing), path
+            listed = await talk.call("list_files", path=path)
+            found = await talk.call("search_files", pattern=SECRET, path=path)
+            for answer in (*changing, listed, found):
+                assert answer.failed or answer.text.startswith("no "), path
+                assert SECRET not in answer.text
+                assert str(folder.path) not in answer.text
+                assert answer.changed == []
     assert _snapshot(folder.path) == before
+    assert (outside / "secret").read_text() == SECRET
+
+
+async def test_a_restore_leads_nowhere_else_either(folder: Folder, outside: Path) -> None:
+    async with folder.stdio() as talk:
+        await talk.call("agentrun_restore_begin")
+        os.mkfifo(folder.root / "fifo")
+        (folder.root / "link").symlink_to(outside / "secret")
+        (folder.root / "dirlink").symlink_to(outside)
+        await talk.restore_file("plain", b"x")
+        for path in PATHS:
+            assert (await talk.restore_file(path, b"w")).failed or path == "dangling", path
+    assert os.listdir(outside) == ["secret"]
+    assert (outside / "secret").read_text() == SECRET
 
 
 def _snapshot(path: Path) -> dict[str, Any]:

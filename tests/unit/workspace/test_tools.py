@@ -150,7 +150,7 @@ async def test_a_regular_expression_that_never_ends_is_given_up(folder: Folder) 
         began = time.monotonic()
         said = await talk.call("search_files", pattern="(a+)+$")
         assert said.failed
-        assert said.text == "gave up after 10 s"
+        assert said.text == "gave up after 5 s"
         assert time.monotonic() - began < 20
         assert (await talk.call("read_file", path="f")).text.startswith("aaa")
 
@@ -173,28 +173,26 @@ async def test_listing_is_bounded_and_ordered(folder: Folder) -> None:
     assert none.text == "absent: no such file or folder"
 
 
-@pytest.mark.parametrize(
-    ("tool", "args", "said"),
-    [
-        ("read_file", {}, "path: is required"),
-        ("read_file", {"path": 3}, "path: must be of type string"),
-        ("read_file", {"path": "a", "offset": 0}, "offset: must be at least 1"),
-        ("read_file", {"path": "a", "limit": True}, "limit: must be of type integer"),
-        ("read_file", {"path": "a", "lines": 1}, "unknown argument 'lines'"),
-        ("read_file", {"path": ""}, "the path of a file is needed"),
-        ("write_file", {"path": "a"}, "content: is required"),
-        ("write_file", {"path": "a", "content": "x", "append": "yes"}, "append: must be of type"),
-        ("read_file", {"path": "absent"}, "absent: no such file or folder"),
-        ("delete_file", {"path": "no/such"}, "no: no such file or folder"),
-    ],
-)
-async def test_wrong_arguments_are_error_results(
-    folder: Folder, tool: str, args: dict[str, Any], said: str
-) -> None:
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("read_file", {}, "path: is required"),
+    ("read_file", {"path": 3}, "path: must be of type string"),
+    ("read_file", {"path": "a", "offset": 0}, "offset: must be at least 1"),
+    ("read_file", {"path": "a", "limit": True}, "limit: must be of type integer"),
+    ("read_file", {"path": "a", "lines": 1}, "unknown argument 'lines'"),
+    ("read_file", {"path": ""}, "the path of a file is needed"),
+    ("write_file", {"path": "a"}, "content: is required"),
+    ("write_file", {"path": "a", "content": "x", "append": "yes"}, "append: must be of type"),
+    ("read_file", {"path": "absent"}, "absent: no such file or folder"),
+    ("delete_file", {"path": "no/such"}, "no: no such file or folder"),
+]
+
+
+async def test_wrong_arguments_are_error_results(folder: Folder) -> None:
     async with folder.stdio() as talk:
-        result = await talk.call(tool, **args)
-    assert result.failed
-    assert result.text.startswith(said)
+        for tool, args, said in WRONG:
+            result = await talk.call(tool, **args)
+            assert result.failed, args
+            assert result.text.startswith(said)
 
 
 async def test_tools_are_described_with_annotations(folder: Folder) -> None:
