@@ -35,7 +35,6 @@ class Settings:
     newer_wait: float = 300.0
     """Between two attempts to read a record that a newer release wrote (H29)."""
     keep_failed_pod: float = 3600.0
-    progress_patch: float = 10.0
 
     poll: float = 1.0
     resync: float = 300.0

@@ -73,7 +73,7 @@ def _failed(pod: PodView) -> bool:
 def secrets(world: World, row: RunRow) -> Iterator[Action]:
     """After the claim no Secret of this and older fences is needed; after the end none at all."""
     claimed = row.state is RunState.ACTIVE and row.holder is not None
-    if world.stray_secrets and (claimed or row.state is not RunState.ACTIVE):
+    if world.stray_secrets and row.attempt and (claimed or row.state is not RunState.ACTIVE):
         yield PurgeSecrets()
 
 

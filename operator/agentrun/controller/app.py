@@ -1,0 +1,208 @@
+"""The operator: feeds, poll, resync and workers around one queue. The same in a cluster and locally.
+
+Workers are there before the watch starts (Kopf takes every task made after it for its own) and wait
+at the gate: no plan before all caches hold a complete list (H14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime
+
+from agentrun.cluster.port import Cluster
+from agentrun.cluster.values import ObjectKey
+from agentrun.controller.cache import Cache, object_key
+from agentrun.controller.failpoints import armed
+from agentrun.controller.freshness import Heartbeat
+from agentrun.controller.hands import Credentials, Hands
+from agentrun.controller.ledger import Ledger
+from agentrun.controller.observe import Eyes
+from agentrun.controller.pause import pause
+from agentrun.controller.poll import Poll
+from agentrun.controller.queue import WorkQueue
+from agentrun.controller.reconcile import Reconciler
+from agentrun.controller.resync import Resync, load
+from agentrun.controller.settings import Settings
+from agentrun.errors import AgentRunError
+from agentrun.store.port import OperatorStore
+
+log = logging.getLogger(__name__)
+
+Watch = Callable[["Operator", asyncio.Event], Coroutine[None, None, None]]
+"""Fills ``operator.cache`` and ``operator.queue`` until told to stop."""
+
+IdentityCheck = Callable[[], Awaitable[bool]]
+"""Whether the API server refuses a forged decision (tried as a dry run)."""
+
+IDENTITY_CHECK_SECONDS = 600.0
+LOAD_RETRY_SECONDS = 2.0
+
+
+class Operator:
+    """One operator process over a store and a cluster."""
+
+    def __init__(
+        self,
+        store: OperatorStore,
+        cluster: Cluster,
+        settings: Settings,
+        *,
+        watch: Watch | None = None,
+        credentials: Credentials | None = None,
+        identity_check: IdentityCheck | None = None,
+    ) -> None:
+        self.settings = settings
+        self.cache = Cache()
+        self._cluster = cluster
+        self._watch = watch
+        self._identity_check = identity_check
+        self._clock = time.monotonic
+        ledger, heartbeat = Ledger(self._clock), Heartbeat(self._clock)
+        hands = Hands(
+            store=store,
+            cluster=cluster,
+            cache=self.cache,
+            ledger=ledger,
+            settings=settings,
+            random_hex=secrets.token_hex,
+            credentials=credentials or self._configured_dsn,
+            reach=armed(os.environ),
+        )
+        self._eyes = Eyes(hands, heartbeat, lambda: datetime.now(UTC))
+        self._eyes.identity_verified = identity_check is None
+        self.reconciler = Reconciler(self._eyes)
+        self.queue = WorkQueue(
+            clock=self._clock,
+            call_later=lambda delay, call: asyncio.get_running_loop().call_later(delay, call),
+            jitter=random.random,
+        )
+        self._poll = Poll(
+            store, self.queue, heartbeat, self._clock, settings.installation, settings.poll
+        )
+        self._resync = Resync(
+            store=store,
+            cluster=cluster,
+            cache=self.cache,
+            ledger=ledger,
+            queue=self.queue,
+            reconciler=self.reconciler,
+            settings=settings,
+            clock=self._clock,
+            jitter=random.random,
+        )
+        self._gate = asyncio.Event()
+
+    @property
+    def ready(self) -> bool:
+        """Whether all caches are synced and work is being done."""
+        return self._gate.is_set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop. Pods live on; whoever starts next goes on from the facts.
+
+        Stopping in the middle of a reconcile is as good as a crash there: harmless.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                endless = [group.create_task(self._work()) for _ in range(self.settings.workers)]
+                endless.append(group.create_task(self._feed()))
+                for part in self._parts(stop):
+                    group.create_task(part)
+                await self._open_gate(stop)
+                await stop.wait()
+                for task in endless:
+                    task.cancel()
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        finally:
+            stop.set()
+            self.queue.close()
+
+    def _parts(self, stop: asyncio.Event) -> list[Coroutine[None, None, None]]:
+        """What ends by itself when told to stop. The watch is last (see above)."""
+        parts = [self._poll.run(stop), self._after_gate(self._resync.run, stop)]
+        if self._identity_check is not None:
+            parts.append(self._check_identity(self._identity_check, stop))
+        if self._watch is not None:
+            parts.append(self._watch(self, stop))
+        return parts
+
+    async def _open_gate(self, stop: asyncio.Event) -> None:
+        """Lists of our own, asked for after the watches have started, so that nothing falls between."""
+        while not stop.is_set():
+            try:
+                await load(self._cluster, self.cache)
+            except AgentRunError as error:
+                log.warning("cannot list yet: %s", error)
+            else:
+                break
+            await pause(stop, LOAD_RETRY_SECONDS)
+        for run in self.cache.runs:
+            self.queue.add(object_key(run))
+        self._gate.set()
+
+    async def _after_gate(
+        self, part: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event
+    ) -> None:
+        await self._gate.wait()
+        await part(stop)
+
+    async def _work(self) -> None:
+        await self._gate.wait()
+        while True:
+            key = await self.queue.get()
+            try:
+                await self._one(key)
+            finally:
+                self.queue.done(key)
+
+    async def _one(self, key: ObjectKey) -> None:
+        """One reconcile. An error of one run must not stop the work on the others."""
+        try:
+            wait = await self.reconciler.reconcile(key)
+        except AgentRunError as error:
+            level = logging.WARNING if error.retryable else logging.ERROR
+            log.log(level, "run %s will be tried again: %s", key, error)
+            self.queue.retry(key)
+        except Exception:
+            log.exception("run %s will be tried again", key)
+            self.queue.retry(key)
+        else:
+            self.queue.forget(key)
+            if wait is not None:
+                self.queue.add_after(key, wait)
+
+    async def _feed(self) -> None:
+        """The local adapter's changes; in a cluster there are none, Kopf feeds instead."""
+        async for key in self._cluster.changes():
+            touched = await load(self._cluster, self.cache)
+            for each in touched | {key}:
+                self.queue.add(each)
+
+    async def _check_identity(self, check: IdentityCheck, stop: asyncio.Event) -> None:
+        """At start and from time to time; without an answer the last one stands."""
+        while not stop.is_set():
+            try:
+                verified = await check()
+            except AgentRunError as error:
+                log.warning("cannot check who decides approvals: %s", error)
+            else:
+                self._verified(verified)
+            if await pause(stop, IDENTITY_CHECK_SECONDS):
+                return
+
+    def _verified(self, verified: bool) -> None:
+        if verified == self._eyes.identity_verified:
+            return
+        self._eyes.identity_verified = verified
+        for run in self.cache.runs:
+            self.queue.add(object_key(run))
+
+    async def _configured_dsn(self, _namespace_uid: str) -> str:
+        return self.settings.runner_dsn

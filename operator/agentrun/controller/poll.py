@@ -1,0 +1,135 @@
+"""The progress poll: live rows, compared with the last look, wake the runs that have changed.
+
+What a person would notice (owner, state, wish, an expired lease) is looked at at once; mere progress
+at most once in ten seconds, because it is not shown more often. LISTEN may come as a hint one day;
+nothing depends on it (storage.md, rule 10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from agentrun.cluster.values import ObjectKey
+from agentrun.controller.freshness import Heartbeat
+from agentrun.controller.pause import pause
+from agentrun.controller.queue import WorkQueue
+from agentrun.controller.status import PROGRESS_PATCH_SECONDS
+from agentrun.errors import StoreError
+from agentrun.store.port import OperatorStore
+from agentrun.store.rows import RunRow
+
+log = logging.getLogger(__name__)
+
+FASTEST = 0.2
+"""The shortest lease (3 s) is polled well within its third."""
+
+Face = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """One row as the poll remembers it."""
+
+    key: ObjectKey
+    face: Face
+    seq: int
+
+
+def glance(row: RunRow) -> Glance:
+    """What matters at once, and how far the run is."""
+    face = (
+        row.fence,
+        row.state,
+        row.holder,
+        row.requested,
+        row.requested_reason,
+        row.lease_expired,
+    )
+    return Glance(ObjectKey(row.namespace, row.name), face, row.seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Keys to be reconciled now, and those that have only progressed."""
+
+    now: frozenset[ObjectKey] = frozenset()
+    progressed: frozenset[ObjectKey] = frozenset()
+
+
+def compare(before: dict[str, Glance], after: dict[str, Glance]) -> Changes:
+    """What has changed between two looks. Runs that have left are no longer Active (pure)."""
+    left = {glance.key for uid, glance in before.items() if uid not in after}
+    changed = {
+        new.key
+        for uid, new in after.items()
+        if (old := before.get(uid)) is None or old.face != new.face
+    }
+    progressed = {
+        new.key
+        for uid, new in after.items()
+        if (old := before.get(uid)) is not None and old.seq != new.seq
+    }
+    now = frozenset(left | changed)
+    return Changes(now, frozenset(progressed) - now)
+
+
+def interval(rows: Iterable[RunRow], usual: float) -> float:
+    """Often enough that a gap of a third of the shortest lease is an outage and not the rhythm."""
+    shortest = min((row.lease_ttl_ms / 1000 for row in rows), default=usual * 6)
+    return max(min(usual, shortest / 6), FASTEST)
+
+
+@dataclass(slots=True)
+class Poll:
+    """The loop around ``compare``."""
+
+    store: OperatorStore
+    queue: WorkQueue
+    heartbeat: Heartbeat
+    clock: Callable[[], float]
+    installation: str
+    usual: float
+    _before: dict[str, Glance] = field(default_factory=dict)
+    _shown: dict[ObjectKey, float] = field(default_factory=dict)
+
+    async def once(self) -> tuple[RunRow, ...]:
+        """One look. StoreError when the store does not answer; then nothing is concluded."""
+        rows = await self.store.live(self.installation)
+        self.heartbeat.polled()
+        after = {row.run_uid: glance(row) for row in rows}
+        changes = compare(self._before, after)
+        self._before = after
+        for key in changes.now:
+            self.queue.add(key)
+        for key in changes.progressed:
+            self._progressed(key)
+        live = {known.key for known in after.values()}
+        self._shown = {key: at for key, at in self._shown.items() if key in live}
+        return rows
+
+    def _progressed(self, key: ObjectKey) -> None:
+        now = self.clock()
+        due = max(self._shown.get(key, now), now)
+        self._shown[key] = due + PROGRESS_PATCH_SECONDS if due <= now else due
+        self.queue.add_after(key, due - now)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until told to stop. An outage is said once, not at every look."""
+        away = False
+        wait = self.usual
+        while not stop.is_set():
+            try:
+                rows = await self.once()
+                wait = interval(rows, self.usual)
+                if away:
+                    log.warning("the store answers again")
+                away = False
+            except StoreError as error:
+                if not away:
+                    log.warning("the store does not answer: %s", error)
+                away = True
+            if await pause(stop, wait):
+                return

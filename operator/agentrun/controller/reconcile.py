@@ -1,0 +1,142 @@
+"""One reconcile of one key: observe, plan, execute, again until nothing is left, then the status.
+
+Level-triggered: it never asks what happened, only what is. A crash between any two steps is the same
+as stopping here; the next reconcile finds the facts and goes on (DESIGN section 3).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from agentrun.api import AgentRunStatus
+from agentrun.cluster.values import ObjectKey
+from agentrun.controller.actions import Actions, Plan
+from agentrun.controller.cache import object_key
+from agentrun.controller.events import news
+from agentrun.controller.execute import execute
+from agentrun.controller.failpoints import BEFORE_STATUS
+from agentrun.controller.observe import Eyes
+from agentrun.controller.plan.plan import plan
+from agentrun.controller.status import PROGRESS_PATCH_SECONDS, needs_patch
+from agentrun.controller.world import Confirmed, World
+from agentrun.errors import Conflict, NotFound, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+ROUNDS = 24
+AGAIN = 1.0
+"""Delay after a conflict: the watch brings the newer object, which is a reconcile of its own."""
+
+
+class Reconciler:
+    """The loop around ``plan``. Holds no state of its own but what is settled for good."""
+
+    def __init__(self, eyes: Eyes) -> None:
+        self._eyes = eyes
+        self._hands = eyes.hands
+        self._settled: dict[ObjectKey, tuple[str, str]] = {}
+
+    def settled(self, key: ObjectKey) -> bool:
+        """Whether nothing but a change of the object can matter: finished runs cost nothing."""
+        run = self._hands.cache.runs.get(key)
+        known = self._settled.get(key)
+        return (
+            run is not None
+            and known == (run.metadata.uid, run.metadata.resource_version)
+            and not self._hands.cache.tombs(key)
+        )
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Bring the object of this name, and gone ones, to where they should be.
+
+        Returns seconds until it must be looked at again. Errors of the ports are raised. What has
+        just ended is looked at again at once, because the TTL waits for its end to be shown.
+        """
+        for uid in self._hands.cache.tombs(key):
+            await self._bury(key, uid)
+        world, last = await self._act(key)
+        return await self._show(key, world, last)
+
+    async def _act(self, key: ObjectKey) -> tuple[World, Plan]:
+        """Until the plan asks for nothing, or for the same that has just failed to move anything."""
+        confirmed: Confirmed | None = None
+        before: Actions = ()
+        for _ in range(ROUNDS):
+            world = await self._eyes.world(key, confirmed)
+            current = plan(world)
+            if not current.actions or current.actions == before:
+                break
+            outcome = await execute(self._hands, world, current.actions)
+            confirmed = outcome.confirmed
+            before = current.actions
+            if not outcome.moved:
+                break
+        return world, current
+
+    async def _bury(self, key: ObjectKey, uid: str) -> None:
+        """Revoke what belonged to an object that is gone, and delete its pods."""
+        for _ in range(ROUNDS):
+            world = await self._eyes.gone(key, uid)
+            if not world.store_up:
+                raise StoreUnavailable("no answer", attempted="revoke a deleted run", on=str(key))
+            actions = plan(world).actions
+            if not actions:
+                break
+            await execute(self._hands, world, actions)
+        self._hands.cache.settle_tomb(key, uid)
+        self._hands.ledger.forget(uid)
+
+    async def _show(self, key: ObjectKey, world: World, current: Plan) -> float | None:
+        wait = AGAIN if current.actions else current.requeue_after
+        if current.status is not None and world.run is not None:
+            late = await self._patch(world, current.status)
+            wait = min((w for w in (wait, late) if w is not None), default=None)
+        if not world.store_up:
+            raise StoreUnavailable("no answer", attempted="read the run", on=str(key))
+        self._remember(key, current, wait)
+        return wait
+
+    async def _patch(self, world: World, status: AgentRunStatus) -> float | None:
+        """Write the status if a person would notice; returns when to write it otherwise."""
+        run = world.run
+        assert run is not None
+        uid, ledger = run.metadata.uid, self._hands.ledger
+        since = ledger.since_patch(uid)
+        if not needs_patch(run.status, status, since):
+            if run.status == status or since is None:
+                return None
+            return max(PROGRESS_PATCH_SECONDS - since, 0.0)
+        self._hands.reach(BEFORE_STATUS)
+        try:
+            patched = await self._hands.cluster.patch_run_status(run, status)
+        except Conflict:
+            await self._refresh(object_key(run))
+            return AGAIN
+        except NotFound:
+            self._hands.cache.remove_run(run)
+            return 0.0
+        ledger.patched(uid)
+        self._hands.cache.put_run(patched)
+        event = news(run.status, status)
+        if event is not None:
+            log.info("run %s (%s): %s", object_key(run), uid, event.note)
+            await execute(self._hands, world, (event,))
+        just_ended = status.completion_time is not None and (
+            run.status is None or run.status.completion_time is None
+        )
+        return 0.0 if just_ended else None
+
+    async def _refresh(self, key: ObjectKey) -> None:
+        """The object changed under us: read it, since the next plan needs what changed."""
+        try:
+            self._hands.cache.put_run(await self._hands.cluster.get_run(key))
+        except NotFound:
+            return
+
+    def _remember(self, key: ObjectKey, current: Plan, wait: float | None) -> None:
+        run = self._hands.cache.runs.get(key)
+        if run is not None and current.settled and wait is None:
+            self._settled[key] = (run.metadata.uid, run.metadata.resource_version)
+            self._hands.ledger.forget(run.metadata.uid)
+        else:
+            self._settled.pop(key, None)

@@ -1,0 +1,162 @@
+"""Kopf as the watch-and-dispatch layer, and nothing more (kopf.md; the only module that imports it).
+
+``on.event`` handlers fill the cache and the queue. They add no finalizer and no annotation, keep no
+state on the objects, and await nothing. Retries, back-off and deadlines are the queue's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+import kopf
+from pydantic import ValidationError
+
+from agentrun.api import AgentRun, Approval
+from agentrun.api.names import (
+    AGENTRUN_PLURAL,
+    APPROVAL_PLURAL,
+    GROUP,
+    LABEL_RUN_UID,
+    VERSION,
+)
+from agentrun.cluster.kube.views import pod_view
+from agentrun.cluster.values import ObjectKey
+from agentrun.controller.app import Operator
+from agentrun.errors import ClusterUnavailable
+
+log = logging.getLogger(__name__)
+
+Login = Callable[..., Any]
+DELETED = "DELETED"
+READY_SECONDS = 30.0
+
+
+def kopf_watch(
+    *, namespaces: Sequence[str] = (), login: Login | None = None
+) -> Callable[[Operator, asyncio.Event], Coroutine[None, None, None]]:
+    """A watch for :class:`Operator`. No namespaces: all of them. ``login`` returns what Kopf's own
+    ``on.login`` handlers return (a bounded session, kopf.md 1.2)."""
+
+    async def watch(operator: Operator, stop: asyncio.Event) -> None:
+        registry = kopf.OperatorRegistry()
+        register(registry, operator)
+        if login is not None:
+            kopf.on.login(registry=registry)(login)
+        ended = asyncio.Event()
+        relay = asyncio.create_task(_relay(stop, ended))
+        try:
+            await kopf.operator(
+                registry=registry,
+                settings=settings(clusterwide=not namespaces),
+                stop_flag=ended,
+                clusterwide=not namespaces,
+                namespaces=list(namespaces),
+            )
+        finally:
+            relay.cancel()
+        if not stop.is_set():
+            raise ClusterUnavailable("the watches have ended", attempted="watch the cluster")
+
+    return watch
+
+
+async def _relay(stop: asyncio.Event, ended: asyncio.Event) -> None:
+    """Kopf's own flag, so that its ending by itself is told apart from being told to."""
+    await stop.wait()
+    ended.set()
+
+
+def settings(*, clusterwide: bool) -> kopf.OperatorSettings:
+    """kopf.md, section 1.2: every value that differs from Kopf's default, and why, is there."""
+    found = kopf.OperatorSettings()
+    found.peering.standalone = True
+    found.scanning.disabled = not clusterwide
+    found.posting.enabled = False
+    found.watching.inactivity_timeout = 70
+    found.watching.server_timeout = 300 + random.uniform(-30, 30)  # noqa: S311 - only a spread
+    found.watching.client_timeout = found.watching.server_timeout + 10
+    found.watching.connect_timeout = 10
+    found.watching.reconnect_backoff = 1.0
+    found.watching.chunk_size = 500
+    found.watching.label_selectors[("", "v1", "pods")] = LABEL_RUN_UID
+    found.networking.request_timeout = 30
+    found.networking.connect_timeout = 10
+    found.networking.error_backoffs = Backoffs()
+    found.networking.enforce_retry_after = True
+    found.queueing.exit_timeout = 5
+    found.process.ultimate_exiting_timeout = 25
+    return found
+
+
+class Backoffs:
+    """An endless list of waits: when Kopf's list ends, its watcher dies (kopf.md, 1.13)."""
+
+    def __iter__(self) -> Iterator[float]:
+        step = 0
+        while True:
+            yield min(0.5 * 2.0**step, 10.0) * (0.5 + random.random())  # noqa: S311 - only a spread
+            step = min(step + 1, 10)
+
+
+def register(registry: kopf.OperatorRegistry, operator: Operator) -> None:
+    """The three handlers. Plain functions, because Kopf takes no methods."""
+
+    @kopf.on.event(GROUP, VERSION, AGENTRUN_PLURAL, registry=registry)
+    async def run_event(event: kopf.RawEvent, **_: Any) -> None:
+        on_run(operator, event.get("type"), event["object"])
+
+    @kopf.on.event(GROUP, VERSION, APPROVAL_PLURAL, registry=registry)
+    async def approval_event(event: kopf.RawEvent, **_: Any) -> None:
+        on_approval(operator, event.get("type"), event["object"])
+
+    @kopf.on.event("", "v1", "pods", registry=registry)
+    async def pod_event(event: kopf.RawEvent, **_: Any) -> None:
+        on_pod(operator, event.get("type"), event["object"])
+
+
+def on_run(operator: Operator, kind: str | None, body: Any) -> None:
+    """An AgentRun was listed (no type), added, modified or deleted."""
+    try:
+        run = AgentRun.model_validate(body)
+    except ValidationError as error:
+        _unreadable("AgentRun", body, error)
+        return
+    put, remove = operator.cache.put_run, operator.cache.remove_run
+    operator.queue.add(remove(run) if kind == DELETED else put(run))
+
+
+def on_approval(operator: Operator, kind: str | None, body: Any) -> None:
+    """An Approval was listed, added, modified or deleted."""
+    try:
+        approval = Approval.model_validate(body)
+    except ValidationError as error:
+        _unreadable("Approval", body, error)
+        return
+    meta = approval.metadata
+    if kind == DELETED:
+        key = ObjectKey(meta.namespace, meta.name)
+        operator.queue.add(operator.cache.remove_approval(key, meta.uid))
+    else:
+        operator.queue.add(operator.cache.put_approval(approval))
+
+
+def on_pod(operator: Operator, kind: str | None, body: Any) -> None:
+    """A pod with our label was listed, added, modified or deleted."""
+    pod = pod_view(body)
+    if kind == DELETED:
+        operator.queue.add(operator.cache.remove_pod(pod.key, pod.uid))
+    else:
+        operator.queue.add(operator.cache.put_pod(pod))
+
+
+def _unreadable(kind: str, body: Any, error: ValidationError) -> None:
+    """The CRD of another release may allow what these models do not; nothing is done about it."""
+    meta = body.get("metadata", {})
+    where = f"{meta.get('namespace')}/{meta.get('name')}"
+    log.error(
+        "%s %s cannot be read by this release (%d problems)", kind, where, error.error_count()
+    )
