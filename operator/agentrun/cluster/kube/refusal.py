@@ -31,6 +31,9 @@ _VALUE = re.compile(
 )
 
 
+_NOT_IN_SCHEMA: Final = "failed to create typed patch object"
+
+
 class Expired(ClusterError):
     """The version that a paged list was reading is gone: start again."""
 
@@ -57,6 +60,8 @@ def refusal(status: int, text: str, attempted: str, on: str) -> ClusterError:
     if status == 401:
         advice = "Check the kubeconfig or the service account's token"
         return ClusterUnavailable("the credentials were refused", **where, advice=advice)
+    if _NOT_IN_SCHEMA in message:  # server-side apply says this as a 500
+        return Rejected(message, **where)
     if status == 429 or status >= 500:
         return ClusterUnavailable(message or f"HTTP {status}", **where)
     return Rejected(message or f"HTTP {status}", **where)

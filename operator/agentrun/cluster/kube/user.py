@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from agentrun.api import AgentRun, Approval, Decision
 from agentrun.api.names import LABEL_RUN, RUNNER_CONTAINER
+from agentrun.cluster.deciding import check_open
 from agentrun.cluster.kube.resources import (
     APPROVALS,
     CONFIGS,
@@ -22,7 +23,7 @@ from agentrun.cluster.kube.resources import (
 from agentrun.cluster.kube.rest import APPLY, MERGE, Rest
 from agentrun.cluster.kube.views import moment, pod_view
 from agentrun.cluster.values import Applied, EventView, ObjectKey, PodView
-from agentrun.errors import Conflict, NotFound, Rejected
+from agentrun.errors import NotFound, Rejected
 
 Body = dict[str, Any]
 
@@ -108,12 +109,7 @@ class KubeUserCluster:
         The resource version makes sure that what was looked at is what is decided.
         """
         seen = await self.get_approval(name)
-        if seen.spec.decision is not None:
-            raise Conflict(
-                f"it was decided already: {seen.spec.decision} by {seen.spec.decided_by}",
-                attempted="decide",
-                on=f"{self._namespace}/{name}",
-            )
+        check_open(seen)
         optional = {"decisionReason": reason, "answer": answer}
         spec = {
             "decision": decision.value,

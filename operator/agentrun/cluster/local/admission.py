@@ -13,12 +13,11 @@ from agentrun.api import (
     AgentRun,
     AgentRunSpec,
     Approval,
-    ApprovalState,
     Decision,
 )
 from agentrun.api.spec import MUTABLE_FIELDS, MUTABLE_LIMITS
-from agentrun.cluster.values import ObjectKey
-from agentrun.errors import Conflict, Forbidden, Rejected
+from agentrun.cluster.deciding import check_open
+from agentrun.errors import Forbidden, Rejected
 
 Body = dict[str, Any]
 
@@ -60,13 +59,12 @@ def check_decision(
     groups: Collection[str],
 ) -> None:
     """Decided once, while it is open, with what fits its scope, by somebody who may."""
-    key = ObjectKey(approval.metadata.namespace, approval.metadata.name)
-    spec, state = approval.spec, approval.status.state if approval.status else ApprovalState.PENDING
-    doing = {"attempted": "decide", "on": str(key)}
-    if spec.decision is not None:
-        raise Conflict(f"it was decided already: {spec.decision} by {spec.decided_by}", **doing)
-    if state is not ApprovalState.PENDING:
-        raise Conflict(f"it is {state} and takes no decision any more", **doing)
+    check_open(approval)
+    spec = approval.spec
+    doing = {
+        "attempted": "decide",
+        "on": f"{approval.metadata.namespace}/{approval.metadata.name}",
+    }
     fitting = DECISIONS[spec.scope]
     if decision not in fitting:
         raise Rejected(f"a {spec.scope} approval takes {' or '.join(fitting)}", **doing)
