@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
+import signal as signals
 from typing import Any
 
 import click
 
+from agentrun.api import Decision
 from agentrun.cli.where import Where, placed
 
 
-def _decision(verb: str, decision: str, text: str) -> click.Command:
+def _decision(verb: str, decision: Decision, text: str) -> click.Command:
     @click.command(verb, help=text)
     @click.argument("name")
     @click.option("--reason", default="", help="Why; the model sees it when a call is denied.")
     @placed
     async def decide(where: Where, name: str, reason: str) -> int:
-        async with where.desk() as desk:
-            approval = await desk.decide(name, decision, reason=reason)
+        async with where.objects() as objects:
+            approval = await objects.decide(name, decision, reason=reason)
         click.echo(f"{name}: {decision} by {approval.spec.decided_by or 'you'}")
         return 0
 
     return decide
 
 
-approve = _decision("approve", "Approve", "Approve what an Approval shows.")
-deny = _decision("deny", "Deny", "Deny what an Approval shows.")
+approve = _decision("approve", Decision.APPROVE, "Approve what an Approval shows.")
+deny = _decision("deny", Decision.DENY, "Deny what an Approval shows.")
 
 
 @click.command()
 @click.argument("name")
-@click.argument("decision")
+@click.argument("decision", type=click.Choice([item.value for item in Decision]))
 @click.option("--reason", default="", help="Why.")
 @placed
 async def decide(where: Where, name: str, decision: str, reason: str) -> int:
     """Write any decision that fits the Approval's scope."""
-    async with where.desk() as desk:
-        await desk.decide(name, decision, reason=reason)
+    async with where.objects() as objects:
+        await objects.decide(name, Decision(decision), reason=reason)
     click.echo(f"{name}: {decision}")
     return 0
 
@@ -45,8 +47,8 @@ def _patch(verb: str, spec: dict[str, Any], done: str, text: str) -> click.Comma
     @click.argument("name")
     @placed
     async def patch(where: Where, name: str) -> int:
-        async with where.desk() as desk:
-            await desk.patch_run(name, spec)
+        async with where.objects() as objects:
+            await objects.change_run(name, spec)
         click.echo(f"{name}: {done}")
         return 0
 
@@ -65,8 +67,8 @@ cancel = _patch("cancel", {"cancel": True}, "cancel requested", "End the run.")
 @placed
 async def delete(where: Where, name: str) -> int:
     """Delete the run. Its pod is stopped at once."""
-    async with where.desk() as desk:
-        await desk.delete_run(name)
+    async with where.objects() as objects:
+        await objects.remove_run(name)
     click.echo(f"{name}: deleted")
     return 0
 
@@ -77,10 +79,22 @@ async def delete(where: Where, name: str) -> int:
 @placed
 async def kill(where: Where, name: str, signal: str) -> int:
     """Kill the current attempt. The run goes on in the next one."""
-    async with where.desk() as desk:
-        pod = await desk.kill(name, signal)
+    async with where.objects() as objects:
+        pod = await objects.kill(name, _number(signal))
     click.echo(f"{name}: killed {pod}")
     return 0
+
+
+def _number(name: str) -> int:
+    """A signal by name or number, as ``kill`` takes it."""
+    try:
+        return (
+            int(name)
+            if name.isdigit()
+            else signals.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
+        )
+    except KeyError:
+        raise click.UsageError(f"no such signal: {name}") from None
 
 
 COMMANDS = (approve, deny, decide, suspend, resume, cancel, delete, kill)

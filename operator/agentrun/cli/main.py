@@ -11,7 +11,12 @@ from pathlib import Path
 import click
 
 from agentrun import __version__
-from agentrun.cli import act, dev, local_run, read, record, serve
+import agentrun.cli.act as act
+import agentrun.cli.dev as dev
+import agentrun.cli.local_run as local_run
+import agentrun.cli.read as read
+import agentrun.cli.record as record
+import agentrun.cli.serve as serve
 from agentrun.cli.where import Where
 from agentrun.errors import AgentRunError
 

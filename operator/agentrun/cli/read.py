@@ -23,14 +23,14 @@ LOOK_AGAIN = 0.3
 @placed
 async def get(where: Where, kind: str, name: str | None, output: str) -> int:
     """List runs or approvals, or show one."""
-    async with where.desk() as desk:
+    async with where.objects() as objects:
         items: Sequence[AgentRun | Approval]
         if kind in ("approvals", "approval", "appr"):
-            items = [await desk.approval(name)] if name else await desk.approvals()
+            items = [await objects.get_approval(name)] if name else await objects.list_approvals()
         elif kind in ("runs", "run", "arun", "agentruns", "agentrun"):
-            items = [await desk.run(name)] if name else await desk.runs()
+            items = [await objects.get_run(name)] if name else await objects.list_runs()
         elif name is None:
-            items = [await desk.run(kind)]
+            items = [await objects.get_run(kind)]
         else:
             raise click.UsageError(f"unknown kind {kind!r}: runs or approvals")
     if name and output in ("json", "yaml"):
@@ -45,10 +45,12 @@ async def get(where: Where, kind: str, name: str | None, output: str) -> int:
 @placed
 async def describe(where: Where, name: str) -> int:
     """Show a run with its attempts, conditions, approvals and events."""
-    async with where.desk() as desk:
-        run = await desk.run(name)
-        pending = [item for item in await desk.approvals() if item.spec.run_ref.name == name]
-        events = await desk.events(name)
+    async with where.objects() as objects:
+        run = await objects.get_run(name)
+        pending = [
+            item for item in await objects.list_approvals() if item.spec.run_ref.name == name
+        ]
+        events = await objects.events(name)
     for line in _summary(run):
         click.echo(line)
     if run.status and run.status.attempts:
@@ -88,8 +90,8 @@ async def describe(where: Where, name: str) -> int:
     if events:
         click.echo("Events:")
         print_table(
-            ["  AGE", "TYPE", "REASON", "COUNT", "NOTE"],
-            [[f"  {age(e.at)}", e.type, e.reason, str(e.count), e.note] for e in events],
+            ["  AGE", "TYPE", "REASON", "NOTE"],
+            [[f"  {age(e.at)}", e.type, e.reason, e.note] for e in events],
         )
     return 0
 
@@ -124,13 +126,12 @@ def _usage(usage: Usage | None) -> str:
 
 @click.command()
 @click.argument("name")
-@click.option("--attempt", type=int, help="Which attempt; the latest by default.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the attempt ends.")
 @placed
-async def logs(where: Where, name: str, attempt: int | None, follow: bool) -> int:
-    """Print the log of an attempt."""
-    async with where.desk() as desk:
-        async for line in desk.logs(name, attempt=attempt, follow=follow):
+async def logs(where: Where, name: str, follow: bool) -> int:
+    """Print the log of the latest attempt."""
+    async with where.objects() as objects:
+        async for line in objects.logs(name, follow=follow):
             click.echo(line)
     return 0
 
@@ -140,12 +141,12 @@ async def logs(where: Where, name: str, attempt: int | None, follow: bool) -> in
 @placed
 async def events(where: Where, name: str) -> int:
     """List the Events about a run."""
-    async with where.desk() as desk:
-        await desk.run(name)
-        found = await desk.events(name)
+    async with where.objects() as objects:
+        await objects.get_run(name)
+        found = await objects.events(name)
     print_table(
-        ["AGE", "TYPE", "REASON", "COUNT", "NOTE"],
-        [[age(item.at), item.type, item.reason, str(item.count), item.note] for item in found],
+        ["AGE", "TYPE", "REASON", "NOTE"],
+        [[age(item.at), item.type, item.reason, item.note] for item in found],
     )
     return 0
 
@@ -158,10 +159,10 @@ async def events(where: Where, name: str) -> int:
 async def wait(where: Where, name: str, goal: str, timeout: float) -> int:  # noqa: ASYNC109
     """Wait until a condition of a run is True, or a phase is reached."""
     goal = goal.removeprefix("condition=")
-    async with where.desk() as desk:
+    async with where.objects() as objects:
         try:
             async with asyncio.timeout(timeout):
-                while not _reached(run := await desk.run(name), goal):
+                while not _reached(run := await objects.get_run(name), goal):
                     if _never(run, goal):
                         click.echo(f"{name} finished without {goal}", err=True)
                         return 1

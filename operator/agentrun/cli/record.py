@@ -135,6 +135,13 @@ def _text(name: str, report: Report) -> str:
     return "\n".join(lines)
 
 
+def _write(target: Path | None, data: bytes) -> None:
+    if target is None:
+        click.get_binary_stream("stdout").write(data)
+    else:
+        target.write_bytes(data)
+
+
 @click.command()
 @click.argument("name")
 @click.option("--format", "form", type=click.Choice(["native"]), default="native")
@@ -146,13 +153,6 @@ async def export(where: Where, name: str, form: str, target: Path | None) -> int
     """Write a run's record as one file."""
     _write(target, dump(await where.log(name)))
     return 0
-
-
-def _write(target: Path | None, data: bytes) -> None:
-    if target is None:
-        click.get_binary_stream("stdout").write(data)
-    else:
-        target.write_bytes(data)
 
 
 COMMANDS = (transcript, result, verify_command, export)

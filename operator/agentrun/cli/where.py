@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from agentrun.cluster.desk import Desk
+from agentrun.cluster.port import UserCluster
 from agentrun.errors import UsageError
 from agentrun.run.log import Log, blob_names
 from agentrun.store.port import OperatorStore
@@ -33,20 +33,25 @@ class Where:
     namespace: str | None = None
 
     @asynccontextmanager
-    async def desk(self) -> AsyncIterator[Desk]:
+    async def objects(self) -> AsyncIterator[UserCluster]:
         """The objects, as a person may see and change them."""
+        objects: UserCluster
         if self.cluster:
-            from agentrun.cluster.kube.desk import open_kube_desk
+            from agentrun.cluster.kube.open import open_kube_user
 
-            desk: Desk = await open_kube_desk(self.kubeconfig, self.context, self.namespace)
+            objects = await open_kube_user(
+                kubeconfig=Path(self.kubeconfig) if self.kubeconfig else None,
+                context=self.context,
+                namespace=self.namespace,
+            )
         else:
-            from agentrun.cluster.local.desk import open_local_desk
+            from agentrun.cluster.local.open import open_local_user
 
-            desk = open_local_desk(self.existing_state(), self.namespace or "default")
+            objects = open_local_user(self.existing_state())
         try:
-            yield desk
+            yield objects
         finally:
-            await desk.close()
+            await objects.close()
 
     @asynccontextmanager
     async def record(self) -> AsyncIterator[OperatorStore]:
@@ -87,8 +92,8 @@ class Where:
 
     async def log(self, name: str) -> Log:
         """Everything recorded about a run."""
-        async with self.desk() as desk:
-            run = await desk.run(name)
+        async with self.objects() as objects:
+            run = await objects.get_run(name)
         uid = run.metadata.uid or ""
         async with self.record() as store:
             row = await store.run(uid)
@@ -123,10 +128,8 @@ def placed(verb: Verb) -> Callable[..., Any]:
     @click.option("--kubeconfig", help="With kubectl-agentrun: the kubeconfig to use.")
     @click.option("--context", "kube_context", help="With kubectl-agentrun: the context to use.")
     @click.option("-n", "--namespace", help="Namespace.")
-    @click.pass_context
     @functools.wraps(verb)
     def command(
-        context: click.Context,
         state: Path,
         dsn: str | None,
         kubeconfig: str | None,
@@ -134,8 +137,9 @@ def placed(verb: Verb) -> Callable[..., Any]:
         namespace: str | None,
         **arguments: Any,
     ) -> int:
+        given = click.get_current_context().obj
         where = replace(
-            context.obj if isinstance(context.obj, Where) else Where(),
+            given if isinstance(given, Where) else Where(),
             state=state,
             dsn=dsn,
             kubeconfig=kubeconfig,

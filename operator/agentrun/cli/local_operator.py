@@ -1,0 +1,103 @@
+"""The operator of a state folder: the same controller, with child processes for pods."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentrun.cli.postgres import Dsns, local_postgres
+from agentrun.cli.scripted import start_scripted_model, stop_scripted_model
+from agentrun.cli.where import Where
+from agentrun.cluster.environment import MODEL_URL
+from agentrun.cluster.port import Cluster
+from agentrun.controller.settings import Settings
+from agentrun.errors import NotFound
+
+INSTALLATION = "local"
+DRAIN_SECONDS = 45.0
+LOOK_AGAIN = 0.1
+
+
+@dataclass(slots=True)
+class LocalOperator:
+    """A running operator. ``drain`` asks the runners to give their runs back, and waits."""
+
+    task: asyncio.Task[None]
+    cluster: Cluster
+
+    async def drain(self) -> None:
+        """SIGTERM to every runner: commit, release, end. The record keeps everything."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while pods := [pod for pod in await self.cluster.list_pods() if pod.runner_running]:
+                    for pod in pods:
+                        if not pod.deleting:
+                            with suppress(NotFound):
+                                await self.cluster.delete_pod(pod.key, pod.uid)
+                    await asyncio.sleep(LOOK_AGAIN)
+
+
+@asynccontextmanager
+async def local_operator(
+    where: Where, script: Path | None, log: Path | None
+) -> AsyncIterator[LocalOperator]:
+    """Postgres, the scripted model if there is a script, and the operator, until the end."""
+    ambient = dict(os.environ)
+    if script is not None:
+        ambient[MODEL_URL] = await start_scripted_model(where.state, script, log)
+    try:
+        async with _database(where) as dsns, _driving(where.state, dsns, ambient) as operator:
+            yield operator
+    finally:
+        if script is not None:
+            stop_scripted_model(where.state)
+
+
+@asynccontextmanager
+async def _database(where: Where) -> AsyncIterator[Dsns]:
+    if where.dsn is None:
+        async with local_postgres(where.state) as dsns:
+            yield dsns
+        return
+    from agentrun.store.migrate import migrate
+
+    await asyncio.to_thread(migrate, where.dsn)
+    yield Dsns(where.dsn, where.dsn)
+
+
+@asynccontextmanager
+async def _driving(
+    state: Path, dsns: Dsns, ambient: dict[str, str]
+) -> AsyncIterator[LocalOperator]:
+    from agentrun.cluster.local.open import open_local_cluster
+    from agentrun.controller.app import Operator
+    from agentrun.store.operator_store import open_operator_store
+
+    store = await open_operator_store(dsns.operator)
+    cluster = open_local_cluster(state, ambient=ambient)
+    stop = asyncio.Event()
+    operator = Operator(store, cluster, local_settings(dsns, ambient))
+    task = asyncio.create_task(operator.run(stop))
+    try:
+        await store.ping()
+        yield LocalOperator(task, cluster)
+    finally:
+        stop.set()
+        await asyncio.gather(task, return_exceptions=True)
+        await cluster.close()
+        await store.close()
+
+
+def local_settings(dsns: Dsns, ambient: dict[str, str]) -> Settings:
+    """Settings of local mode; tests scale times down by AGENTRUN_BACKOFF_SECONDS."""
+    return Settings(
+        installation=INSTALLATION,
+        runner_dsn=dsns.runner,
+        local=True,
+        poll=0.25,
+        backoff_base=float(ambient.get("AGENTRUN_BACKOFF_SECONDS", "10")),
+    )

@@ -1,0 +1,116 @@
+"""The operator of a cluster: environment in, a process that runs until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agentrun.api import Pricing
+from agentrun.api.validation import DEFAULT_POLICY
+from agentrun.cli.health import serve_health
+from agentrun.controller.app import Operator
+from agentrun.controller.settings import Settings
+from agentrun.errors import UsageError
+from agentrun.telemetry import logs
+from agentrun.telemetry.metrics import Metrics
+
+HEALTH_PORT = 8080
+
+
+async def run_operator(environ: Mapping[str, str]) -> int:
+    """Serve until told to stop; the exit code."""
+    from agentrun.cluster.kube.open import open_kube_cluster
+    from agentrun.controller.watch import kopf_watch
+    from agentrun.store.logins import NamespaceLogins
+    from agentrun.store.operator_store import open_operator_store
+
+    logs.configure(level=environ.get("AGENTRUN_LOG_LEVEL", "INFO"))
+    dsn, key = _required(environ, "AGENTRUN_DSN"), _required(environ, "AGENTRUN_DB_KEY")
+    logs.conceal(dsn, key)
+    settings = operator_settings(environ)
+    namespaces = tuple(filter(None, environ.get("AGENTRUN_NAMESPACES", "").split(",")))
+    kubeconfig = environ.get("KUBECONFIG")
+    metrics = Metrics()
+    logins = NamespaceLogins(dsn, key.encode(), environ.get("AGENTRUN_RUNNER_DSN", ""))
+    store = await open_operator_store(dsn)
+    cluster = await open_kube_cluster(
+        kubeconfig=Path(kubeconfig) if kubeconfig else None,
+        namespaces=namespaces,
+        count=lambda verb, resource, code: metrics.k8s_requests.labels(
+            verb=verb, resource=resource, code=str(code)
+        ).inc(),
+    )
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    operator = Operator(
+        store,
+        cluster,
+        settings,
+        watch=kopf_watch(namespaces=namespaces),
+        credentials=logins.dsn,
+    )
+    health = await serve_health(
+        int(environ.get("AGENTRUN_HEALTH_PORT", HEALTH_PORT)), operator, metrics
+    )
+    try:
+        await store.ping()
+        await operator.run(stop)
+    finally:
+        await health.cleanup()
+        await cluster.close()
+        await store.close()
+    return 0
+
+
+def operator_settings(environ: Mapping[str, str]) -> Settings:
+    """Settings from the environment; UsageError names the variable that is wrong."""
+    image = _required(environ, "AGENTRUN_IMAGE")
+    return Settings(
+        installation=environ.get("AGENTRUN_INSTALLATION") or "default",
+        controller_name=environ.get("AGENTRUN_CONTROLLER_NAME", ""),
+        image=image,
+        workspace_image=environ.get("AGENTRUN_WORKSPACE_IMAGE") or image,
+        policy=replace(DEFAULT_POLICY, pricing=prices(environ.get("AGENTRUN_PRICING"))),
+        accept_unverified_decisions=environ.get("AGENTRUN_ACCEPT_UNVERIFIED") == "true",
+        backoff_base=_number(environ, "AGENTRUN_BACKOFF_SECONDS", 10.0),
+        settle_slack=_number(environ, "AGENTRUN_SETTLE_SECONDS", 30.0),
+        poll=_number(environ, "AGENTRUN_POLL_SECONDS", 1.0),
+        resync=_number(environ, "AGENTRUN_RESYNC_SECONDS", 300.0),
+    )
+
+
+def prices(path: str | None) -> dict[str, Pricing]:
+    """The operator's price table: model name to prices."""
+    if not path:
+        return {}
+    try:
+        table = json.loads(Path(path).read_text(encoding="utf-8"))
+        return {model: Pricing.model_validate(price) for model, price in table.items()}
+    except (OSError, ValueError, AttributeError, ValidationError) as error:
+        raise UsageError(
+            f"not a price table ({type(error).__name__})",
+            attempted="read AGENTRUN_PRICING",
+            on=path,
+            advice='It is JSON: {"model": {"inputPerMTok": "3", "outputPerMTok": "15"}}',
+        ) from None
+
+
+def _required(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name)
+    if not value:
+        raise UsageError(f"{name} is not set", attempted="start the operator")
+    return value
+
+
+def _number(environ: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        return float(environ.get(name, default))
+    except ValueError:
+        raise UsageError(f"{name} is not a number", attempted="start the operator") from None
