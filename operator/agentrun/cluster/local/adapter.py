@@ -172,12 +172,7 @@ class LocalCluster:
     async def delete_run(self, run: AgentRun) -> None:
         """And with it everything that it owns."""
         key = ObjectKey(run.metadata.namespace, run.metadata.name)
-
-        def work() -> None:
-            self.state.store.remove("AgentRun", key, run.metadata.uid)
-            self.state.collect()
-
-        await self._do(work)
+        await self._do(lambda: self.state.delete_run(key, run.metadata.uid))
 
     async def emit(self, event: ClusterEvent) -> None:
         """Kept for ``agentrun events``; the oldest of a run make room."""

@@ -51,6 +51,12 @@ class StateFolder:
         """What the runner of a pod wrote; it outlives the pod."""
         return self.root / "logs" / f"{pod}.log"
 
+    def logged_attempts(self, stem: str) -> list[int]:
+        """Numbers of the attempts whose pods (``stem`` and a number) have left a log."""
+        endings = (p.name[len(stem) :] for p in (self.root / "logs").glob(f"{stem}*.log"))
+        numbers = (ending.removesuffix(".log") for ending in endings)
+        return [int(number) for number in numbers if number.isdigit()]
+
     def workspace_log(self, pod: str) -> Path:
         """What the workspace server of a pod wrote."""
         return self.root / "logs" / f"{pod}.workspace.log"

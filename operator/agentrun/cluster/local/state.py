@@ -102,7 +102,9 @@ class LocalState:
                 self.kubelet.wait_gone(uid)
         self.settle_pod(pod)
 
-    def delete_run(self, body: Body, *, foreground: bool = False) -> None:
+    def delete_run(
+        self, key: ObjectKey, uid: str | None = None, *, foreground: bool = False
+    ) -> None:
         """The run goes at once, or, in the foreground, when nothing that it owns is left."""
         at = stamp(self.clock())
 
@@ -110,9 +112,10 @@ class LocalState:
             return {**now, "metadata": {**now["metadata"], "deletionTimestamp": at}}
 
         if foreground:
-            self.store.update("AgentRun", key_of(body), mark, uid=body["metadata"]["uid"])
+            self.store.update("AgentRun", key, mark, uid=uid)
         else:
-            self.remove("AgentRun", self.store.get("AgentRun", key_of(body)))
+            gone = self.store.remove("AgentRun", key, uid)
+            self._remove_volume(gone["metadata"]["uid"])
         self.collect()
 
     def collect(self) -> None:
@@ -141,7 +144,8 @@ class LocalState:
 
     def _remove_volume(self, run_uid: str | None) -> None:
         """A volume goes with its run, once no pod of it is left."""
-        if run_uid and not self.store.exists(run_uid) and not self.store.owned(run_uid):
+        pods = [body for body in self.store.owned(run_uid or "") if body["kind"] == "Pod"]
+        if run_uid and not pods and not self.store.exists(run_uid):
             shutil.rmtree(self.folder.volume(run_uid), ignore_errors=True)
 
     def secret_uid(self, key: ObjectKey) -> str | None:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from agentrun.api import AgentRun, Approval, Decision
+from agentrun.api.names import LABEL_ATTEMPT, pod_name
 from agentrun.cluster.local.admission import (
     check_decision,
     check_update,
@@ -135,10 +136,7 @@ class LocalUserCluster:
     async def remove_run(self, name: str) -> None:
         """Its pods are asked to stop; whoever drives the folder sees to the rest."""
 
-        def work() -> None:
-            self._state.delete_run(self._state.store.get("AgentRun", self._key(name)))
-
-        await _do(work)
+        await _do(lambda: self._state.delete_run(self._key(name)))
 
     async def kill(self, name: str, signal: int = signals.SIGKILL) -> str:
         """Noted on the pod before the signal is sent, so that the end is never seen without it."""
@@ -276,7 +274,7 @@ class LocalUserCluster:
         """Pods of the run's present object, the newest attempt last."""
         run = self._state.store.get("AgentRun", self._key(name))
         pods = [b for b in self._state.store.owned(run["metadata"]["uid"]) if b["kind"] == "Pod"]
-        return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"]["agentrun.dev/attempt"]))
+        return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"][LABEL_ATTEMPT]))
 
     def _kill(self, name: str, signal: int) -> str:
         for pod in reversed(self._pods(name)):
@@ -290,12 +288,13 @@ class LocalUserCluster:
         raise NotFound("no attempt is running", attempted="kill", on=str(self._key(name)))
 
     def _newest_pod_name(self, name: str) -> str:
-        if pods := self._pods(name):
-            return str(pods[-1]["metadata"]["name"])
-        run = AgentRun.model_validate(self._state.store.get("AgentRun", self._key(name)))
-        if run.status is None or not run.status.pod_name:
+        """By the logs, because pods go before their run does."""
+        run = self._state.store.get("AgentRun", self._key(name))
+        stem = pod_name(name, run["metadata"]["uid"], 0).removesuffix("0")
+        attempts = self._state.folder.logged_attempts(stem)
+        if not attempts:
             raise NotFound("no attempt has started yet", attempted="logs", on=str(self._key(name)))
-        return run.status.pod_name
+        return f"{stem}{max(attempts)}"
 
     def _ended(self, pod: str) -> bool:
         try:
