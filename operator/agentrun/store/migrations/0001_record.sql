@@ -16,6 +16,21 @@ EXCEPTION WHEN duplicate_object OR unique_violation THEN
 END
 $$;
 
+-- What values may be. Domains and not table checks: those are parsed anew for every statement, which
+-- a boundary would feel. Kind and ref cannot hold the separator of the chain's input.
+CREATE DOMAIN agentrun.run_state AS text COLLATE "C" CHECK (
+  VALUE IN ('Pending', 'Active', 'Suspended', 'Succeeded', 'Failed', 'Cancelled', 'Rejected',
+            'Revoked'));
+CREATE DOMAIN agentrun.wish AS text COLLATE "C" CHECK (VALUE IN ('run', 'suspend', 'cancel'));
+CREATE DOMAIN agentrun.kind AS text COLLATE "C" CHECK (VALUE ~ '^[a-z][a-z0-9_/-]{0,63}$');
+CREATE DOMAIN agentrun.ref AS text COLLATE "C" CHECK (
+  octet_length(VALUE) BETWEEN 1 AND 1024 AND VALUE NOT LIKE '%|%');
+CREATE DOMAIN agentrun.commit_body AS bytea CHECK (octet_length(VALUE) <= 16777216);
+-- A runner cannot speak for the operator, whatever its image does (H47).
+CREATE DOMAIN agentrun.runner_kind AS agentrun.kind CHECK (
+  VALUE NOT IN ('run/start', 'attempt/start', 'attempt/end', 'approval/decision'));
+CREATE DOMAIN agentrun.runner_ref AS agentrun.ref CHECK (VALUE NOT LIKE 'decision:%');
+
 -- One row per run: who owns it, how far it is, what is wanted of it. Columns that change at every
 -- boundary come last, so that the WAL record of a boundary holds only them. Fillfactor 50 and no
 -- index on any of them keep those updates heap-only (HOT). The spec lives elsewhere, because an
@@ -32,11 +47,11 @@ CREATE TABLE agentrun.run (
   lease_ttl_ms      integer NOT NULL,
   created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   generation        bigint NOT NULL,
-  state             text COLLATE "C" NOT NULL DEFAULT 'Pending',
+  state             agentrun.run_state NOT NULL DEFAULT 'Pending',
   reason            text NOT NULL DEFAULT '',
   message           text NOT NULL DEFAULT '',
   preview           text NOT NULL DEFAULT '',
-  requested         text COLLATE "C" NOT NULL,
+  requested         agentrun.wish NOT NULL,
   requested_reason  text NOT NULL DEFAULT '',
   requested_by      text NOT NULL DEFAULT '',
   budget_turns      bigint,
@@ -73,12 +88,7 @@ CREATE TABLE agentrun.run (
   output_tokens     bigint NOT NULL DEFAULT 0,
   cache_read_tokens bigint NOT NULL DEFAULT 0,
   cache_write_tokens bigint NOT NULL DEFAULT 0,
-  cost              bigint NOT NULL DEFAULT 0,
-  -- Checked at every boundary, so only what is cheap and must never be wrong.
-  CHECK (state IN ('Pending', 'Active', 'Suspended', 'Succeeded', 'Failed', 'Cancelled',
-                   'Rejected', 'Revoked')),
-  CHECK (requested IN ('run', 'suspend', 'cancel')),
-  CHECK (fence >= attempt)
+  cost              bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02);
 
 -- The progress poll reads live runs only; its cost does not grow with finished ones.
@@ -91,7 +101,7 @@ CREATE TABLE agentrun.run_spec (
 );
 
 -- The log. One row per boundary, numbered without gaps, never updated. Bodies are exact bytes and
--- already compressed. Kind and ref cannot hold the separator of the chain's input.
+-- already compressed. Origin is O or R, set by the functions and never by a caller.
 CREATE TABLE agentrun.commit (
   seq     bigint NOT NULL,
   fence   bigint NOT NULL,
@@ -100,18 +110,11 @@ CREATE TABLE agentrun.commit (
   codec   smallint NOT NULL,
   run_uid text COLLATE "C" NOT NULL,
   origin  text COLLATE "C" NOT NULL,
-  kind    text COLLATE "C" NOT NULL,
-  ref     text COLLATE "C",
+  kind    agentrun.kind NOT NULL,
+  ref     agentrun.ref,
   chain   bytea NOT NULL,
-  body    bytea NOT NULL,
-  PRIMARY KEY (run_uid, seq),
-  CHECK (kind ~ '^[a-z][a-z0-9_/-]{0,63}$'),
-  CHECK (ref IS NULL OR (octet_length(ref) BETWEEN 1 AND 1024 AND position('|' IN ref) = 0)),
-  CHECK (octet_length(body) <= 16777216),
-  -- A runner cannot speak for the operator, whatever its image does (H47).
-  CHECK (origin = 'O' OR (origin = 'R'
-         AND kind NOT IN ('run/start', 'attempt/start', 'attempt/end', 'approval/decision')
-         AND (ref IS NULL OR ref NOT LIKE 'decision:%')))
+  body    agentrun.commit_body NOT NULL,
+  PRIMARY KEY (run_uid, seq)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
 ALTER TABLE agentrun.commit ALTER COLUMN body SET STORAGE EXTERNAL;
 

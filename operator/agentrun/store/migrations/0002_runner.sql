@@ -1,4 +1,4 @@
--- What a runner may do: eight functions, each bound to the run, the fence and the attempt's secret.
+-- What a runner may do: nine functions, each bound to the run, the fence and the attempt's secret.
 -- They run with their owner's rights on a fixed search path. The suffix is their version: a changed
 -- function is a new one, so that an old runner image works against a newer schema.
 --
@@ -133,23 +133,79 @@ BEGIN
 END
 $$;
 
--- Make boundaries durable: one row each, all or none. The UPDATE of the run row checks fence, seq,
--- secret and state in its own WHERE and feeds the INSERT, so a stale owner writes nothing however
--- late its statement arrives. It also extends the lease, keeps the write id (by which a lost answer
--- is recognised), adds up the totals, and, for the last commit of an attempt, sets the state.
---
--- ``p_progress`` is the position in the group of the last commit that counts as progress, 0 = none.
+-- Make one boundary durable: the hot path, so plain values and no arrays. The UPDATE of the run row
+-- checks fence, seq, secret and state in its own WHERE, and only what it returns is inserted, so a
+-- stale owner writes nothing however late its statement arrives. It also extends the lease, adds up
+-- the totals, links the chain, and keeps the write id, by which a lost answer is recognised.
+-- Progress resets the back-off and the faults at this progress, never the counters.
 CREATE FUNCTION agentrun.append_v1(
   p_run_uid text, p_fence bigint, p_secret bytea, p_seq bigint, p_write_id uuid,
-  p_kinds text[], p_refs text[], p_codecs smallint[], p_bodies bytea[], p_progress integer,
+  p_kind agentrun.runner_kind, p_ref agentrun.runner_ref, p_codec smallint, p_body bytea,
+  p_progress boolean,
   p_turns bigint, p_tool_calls bigint, p_input_tokens bigint, p_output_tokens bigint,
   p_cache_read_tokens bigint, p_cache_write_tokens bigint, p_cost bigint,
-  p_state text DEFAULT NULL, p_reason text DEFAULT NULL, p_message text DEFAULT NULL,
-  p_preview text DEFAULT NULL, p_wait_ms bigint DEFAULT NULL,
-  p_approval_ids text[] DEFAULT NULL, p_approval_at integer[] DEFAULT NULL,
-  p_scopes text[] DEFAULT NULL, p_boundaries text[] DEFAULT NULL,
-  p_ordinals integer[] DEFAULT NULL, p_contents bytea[] DEFAULT NULL,
-  p_content_hashes text[] DEFAULT NULL, p_why text[] DEFAULT NULL,
+  OUT ok boolean, OUT known boolean, OUT fence bigint, OUT seq bigint, OUT state text,
+  OUT write_id uuid, OUT requested text, OUT requested_reason text, OUT budget_turns bigint,
+  OUT budget_tokens bigint, OUT budget_cost bigint, OUT budget_active_s bigint,
+  OUT lease_ms integer)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  v_hash    bytea := sha256(p_secret);
+  v_now     timestamptz := clock_timestamp();
+  v_chain   bytea;
+  v_attempt integer;
+BEGIN
+  UPDATE agentrun.run AS r SET
+    seq = r.seq + 1,
+    chain = agentrun.link(r.chain, r.seq + 1, 'R', p_kind, p_ref, p_codec, p_body),
+    write_id = p_write_id,
+    lease_expires_at = v_now + r.lease_ttl_ms * interval '1 millisecond',
+    first_commit_at = coalesce(r.first_commit_at, v_now),
+    last_commit_at = v_now,
+    progress_seq = CASE WHEN p_progress THEN r.seq + 1 ELSE r.progress_seq END,
+    faults_at_progress = CASE WHEN p_progress THEN 0 ELSE r.faults_at_progress END,
+    backoff_step = CASE WHEN p_progress THEN 0 ELSE r.backoff_step END,
+    turns = p_turns, tool_calls = p_tool_calls, input_tokens = p_input_tokens,
+    output_tokens = p_output_tokens, cache_read_tokens = p_cache_read_tokens,
+    cache_write_tokens = p_cache_write_tokens, cost = p_cost
+  WHERE r.run_uid = p_run_uid AND r.fence = p_fence AND r.seq = p_seq
+    AND r.secret_hash = v_hash AND r.state = 'Active'
+  RETURNING true, true, r.fence, r.seq, r.state, r.write_id, r.requested, r.requested_reason,
+            r.budget_turns, r.budget_tokens, r.budget_cost, r.budget_active_s, r.lease_ttl_ms,
+            r.chain, r.attempt
+       INTO ok, known, fence, seq, state, write_id, requested, requested_reason,
+            budget_turns, budget_tokens, budget_cost, budget_active_s, lease_ms,
+            v_chain, v_attempt;
+  IF ok THEN
+    INSERT INTO agentrun.commit
+      (seq, fence, at, attempt, codec, run_uid, origin, kind, ref, chain, body)
+    VALUES (p_seq + 1, p_fence, v_now, v_attempt, p_codec, p_run_uid, 'R', p_kind, p_ref,
+            v_chain, p_body);
+  ELSE
+    ok := false;
+    SELECT s.known, s.fence, s.seq, s.state, s.write_id INTO known, fence, seq, state, write_id
+      FROM agentrun.standing(p_run_uid, p_fence, v_hash) s;
+  END IF;
+END
+$$;
+
+-- The same for whatever waited while the last statement was on its way (one row each, all or none),
+-- and for a commit that asks people or ends the attempt: then the state is set in the same
+-- statement. The row is locked under the same conditions first, because each link of the chain
+-- needs the one before it.
+--
+-- ``p_progress`` is the position in the group of the last commit that counts as progress, 0 = none.
+-- ``p_approval_at`` is the position of the commit that asks.
+CREATE FUNCTION agentrun.append_group_v1(
+  p_run_uid text, p_fence bigint, p_secret bytea, p_seq bigint, p_write_id uuid,
+  p_kinds agentrun.runner_kind[], p_refs agentrun.runner_ref[], p_codecs smallint[],
+  p_bodies bytea[], p_progress integer,
+  p_turns bigint, p_tool_calls bigint, p_input_tokens bigint, p_output_tokens bigint,
+  p_cache_read_tokens bigint, p_cache_write_tokens bigint, p_cost bigint,
+  p_state text, p_reason text, p_message text, p_preview text, p_wait_ms bigint,
+  p_approval_ids text[], p_approval_at integer[], p_scopes text[], p_boundaries text[],
+  p_ordinals integer[], p_contents bytea[], p_content_hashes text[], p_why text[],
   OUT ok boolean, OUT known boolean, OUT fence bigint, OUT seq bigint, OUT state text,
   OUT write_id uuid, OUT requested text, OUT requested_reason text, OUT budget_turns bigint,
   OUT budget_tokens bigint, OUT budget_cost bigint, OUT budget_active_s bigint,
@@ -160,86 +216,71 @@ DECLARE
   n        integer := cardinality(p_bodies);
   v_hash   bytea := sha256(p_secret);
   v_now    timestamptz := clock_timestamp();
-  v_chain  bytea;
   v_chains bytea[];
+  r        agentrun.run;
 BEGIN
-  IF p_state IS NOT NULL
-     AND p_state NOT IN ('Suspended', 'Succeeded', 'Failed', 'Cancelled', 'Rejected') THEN
+  IF n = 0 THEN
+    RAISE EXCEPTION 'nothing to append' USING ERRCODE = '22023';
+  END IF;
+  IF p_state NOT IN ('Suspended', 'Succeeded', 'Failed', 'Cancelled', 'Rejected') THEN
     RAISE EXCEPTION 'a runner cannot set the state %', p_state USING ERRCODE = '22023';
   END IF;
 
-  -- A group: its links depend on each other, so the row is locked first and they are computed
-  -- here (to NULL, which nothing accepts, if it is not ours). A single commit's link is part of
-  -- the UPDATE.
-  IF n > 1 THEN
-    SELECT r.chain INTO v_chain FROM agentrun.run r
-     WHERE r.run_uid = p_run_uid AND r.fence = p_fence AND r.seq = p_seq
-       AND r.secret_hash = v_hash AND r.state = 'Active'
-       FOR NO KEY UPDATE;
-    FOR i IN 1..n LOOP
-      v_chain := agentrun.link(v_chain, p_seq + i, 'R', p_kinds[i], p_refs[i], p_codecs[i],
-                               p_bodies[i]);
-      v_chains[i] := v_chain;
-    END LOOP;
-  END IF;
-
-  WITH moved AS (
-    UPDATE agentrun.run AS r SET
-      seq = r.seq + n,
-      chain = CASE WHEN n = 1
-                THEN agentrun.link(r.chain, r.seq + 1, 'R', p_kinds[1], p_refs[1], p_codecs[1],
-                                   p_bodies[1])
-                ELSE v_chain END,
-      write_id = p_write_id,
-      lease_expires_at = v_now + r.lease_ttl_ms * interval '1 millisecond',
-      first_commit_at = coalesce(r.first_commit_at, v_now),
-      last_commit_at = v_now,
-      progress_seq = CASE WHEN p_progress > 0 THEN r.seq + p_progress ELSE r.progress_seq END,
-      faults_at_progress = CASE WHEN p_progress > 0 THEN 0 ELSE r.faults_at_progress END,
-      backoff_step = CASE WHEN p_progress > 0 THEN 0 ELSE r.backoff_step END,
-      turns = p_turns, tool_calls = p_tool_calls, input_tokens = p_input_tokens,
-      output_tokens = p_output_tokens, cache_read_tokens = p_cache_read_tokens,
-      cache_write_tokens = p_cache_write_tokens, cost = p_cost,
-      state = coalesce(p_state, r.state)
-    WHERE r.run_uid = p_run_uid AND r.fence = p_fence AND r.seq = p_seq
-      AND r.secret_hash = v_hash AND r.state = 'Active'
-    RETURNING r.fence, r.seq, r.attempt, r.chain, r.state, r.requested, r.requested_reason,
-              r.budget_turns, r.budget_tokens, r.budget_cost, r.budget_active_s, r.lease_ttl_ms
-  ), logged AS (
-    INSERT INTO agentrun.commit
-      (seq, fence, at, attempt, codec, run_uid, origin, kind, ref, chain, body)
-    SELECT p_seq + c.i, m.fence, v_now, m.attempt, c.codec, p_run_uid, 'R', c.kind, c.ref,
-           CASE WHEN n = 1 THEN m.chain ELSE v_chains[c.i] END, c.body
-      FROM moved m,
-           unnest(p_kinds, p_refs, p_codecs, p_bodies) WITH ORDINALITY
-             AS c (kind, ref, codec, body, i)
-  )
-  SELECT true, true, m.fence, m.seq, m.state, p_write_id, m.requested, m.requested_reason,
-         m.budget_turns, m.budget_tokens, m.budget_cost, m.budget_active_s, m.lease_ttl_ms
-    INTO ok, known, fence, seq, state, write_id, requested, requested_reason,
-         budget_turns, budget_tokens, budget_cost, budget_active_s, lease_ms
-    FROM moved m;
-
-  IF ok IS NULL THEN
+  SELECT * INTO r FROM agentrun.run x
+   WHERE x.run_uid = p_run_uid AND x.fence = p_fence AND x.seq = p_seq
+     AND x.secret_hash = v_hash AND x.state = 'Active'
+     FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
     ok := false;
     SELECT s.known, s.fence, s.seq, s.state, s.write_id INTO known, fence, seq, state, write_id
       FROM agentrun.standing(p_run_uid, p_fence, v_hash) s;
     RETURN;
   END IF;
 
-  IF p_approval_ids IS NOT NULL THEN
-    INSERT INTO agentrun.approval
-      (id, run_uid, scope, boundary, ordinal, content, content_hash, reason, requested_seq)
-    SELECT a.id, p_run_uid, a.scope, a.boundary, a.ordinal, a.content, a.content_hash, a.why,
-           p_seq + a.at
-      FROM unnest(p_approval_ids, p_approval_at, p_scopes, p_boundaries, p_ordinals, p_contents,
-                  p_content_hashes, p_why)
-             AS a (id, at, scope, boundary, ordinal, content, content_hash, why);
-  END IF;
+  FOR i IN 1..n LOOP
+    r.chain := agentrun.link(r.chain, p_seq + i, 'R', p_kinds[i], p_refs[i], p_codecs[i],
+                             p_bodies[i]);
+    v_chains[i] := r.chain;
+  END LOOP;
+  UPDATE agentrun.run AS u SET
+    seq = p_seq + n,
+    chain = r.chain,
+    write_id = p_write_id,
+    lease_expires_at = v_now + r.lease_ttl_ms * interval '1 millisecond',
+    first_commit_at = coalesce(r.first_commit_at, v_now),
+    last_commit_at = v_now,
+    progress_seq = CASE WHEN p_progress > 0 THEN p_seq + p_progress ELSE r.progress_seq END,
+    faults_at_progress = CASE WHEN p_progress > 0 THEN 0 ELSE r.faults_at_progress END,
+    backoff_step = CASE WHEN p_progress > 0 THEN 0 ELSE r.backoff_step END,
+    turns = p_turns, tool_calls = p_tool_calls, input_tokens = p_input_tokens,
+    output_tokens = p_output_tokens, cache_read_tokens = p_cache_read_tokens,
+    cache_write_tokens = p_cache_write_tokens, cost = p_cost,
+    state = coalesce(p_state, r.state)
+  WHERE u.run_uid = p_run_uid;
+  INSERT INTO agentrun.commit
+    (seq, fence, at, attempt, codec, run_uid, origin, kind, ref, chain, body)
+  SELECT p_seq + c.i, p_fence, v_now, r.attempt, c.codec, p_run_uid, 'R', c.kind, c.ref,
+         v_chains[c.i], c.body
+    FROM unnest(p_kinds, p_refs, p_codecs, p_bodies) WITH ORDINALITY
+           AS c (kind, ref, codec, body, i);
+
+  INSERT INTO agentrun.approval
+    (id, run_uid, scope, boundary, ordinal, content, content_hash, reason, requested_seq)
+  SELECT a.id, p_run_uid, a.scope, a.boundary, a.ordinal, a.content, a.content_hash, a.why,
+         p_seq + a.at
+    FROM unnest(p_approval_ids, p_approval_at, p_scopes, p_boundaries, p_ordinals, p_contents,
+                p_content_hashes, p_why)
+           AS a (id, at, scope, boundary, ordinal, content, content_hash, why);
   IF p_state IS NOT NULL THEN
     PERFORM agentrun.settle(p_run_uid, p_state, coalesce(p_reason, ''), coalesce(p_message, ''),
                             coalesce(p_preview, ''), p_wait_ms, v_now);
   END IF;
+
+  ok := true; known := true; fence := p_fence; seq := p_seq + n;
+  state := coalesce(p_state, r.state); write_id := p_write_id; requested := r.requested;
+  requested_reason := r.requested_reason; budget_turns := r.budget_turns;
+  budget_tokens := r.budget_tokens; budget_cost := r.budget_cost;
+  budget_active_s := r.budget_active_s; lease_ms := r.lease_ttl_ms;
 END
 $$;
 
@@ -333,8 +374,8 @@ BEGIN
         FROM agentrun.snapshot s WHERE s.run_uid = p_run_uid AND s.seq = r.snapshot_seq;
   END IF;
   RETURN QUERY
-    SELECT 'commit'::text, c.seq, NULL::integer, c.origin, c.fence, c.attempt, c.at, c.kind,
-           c.ref, c.codec, c.chain, NULL::bytea, c.body
+    SELECT 'commit'::text, c.seq, NULL::integer, c.origin, c.fence, c.attempt, c.at,
+           c.kind::text, c.ref::text, c.codec, c.chain, NULL::bytea, c.body::bytea
       FROM agentrun.commit c
      WHERE c.run_uid = p_run_uid AND c.seq > r.snapshot_seq AND c.seq <= r.seq
      ORDER BY c.seq;
@@ -387,8 +428,8 @@ $$;
 GRANT USAGE ON SCHEMA agentrun TO agentrun_runner;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA agentrun FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
-  agentrun.claim_v1, agentrun.renew_v1, agentrun.append_v1, agentrun.snapshot_v1,
-  agentrun.restore_v1, agentrun.put_blob_v1, agentrun.get_blobs_v1, agentrun.release_v1
+  agentrun.claim_v1, agentrun.renew_v1, agentrun.append_v1, agentrun.append_group_v1,
+  agentrun.snapshot_v1,  agentrun.restore_v1, agentrun.put_blob_v1, agentrun.get_blobs_v1, agentrun.release_v1
 TO agentrun_runner;
 
 -- What PUBLIC has by default helps a hostile tenant of the database: temporary tables fill its

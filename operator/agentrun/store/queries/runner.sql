@@ -6,14 +6,14 @@ SELECT * FROM agentrun.claim_v1(%(run_uid)s, %(fence)s, %(secret)b, %(holder)s, 
 -- name: renew
 SELECT * FROM agentrun.renew_v1(%(run_uid)s, %(fence)s, %(secret)b)
 
--- Positional, and without what only a last commit or a question needs: this is the hot path.
+-- Positional: the hot path.
 -- name: append
 SELECT * FROM agentrun.append_v1(
-  %s, %s, %b, %s, %s, %s::text[], %s::text[], %s::int2[], %b, %s,
+  %s, %s, %b, %s, %s, %s, %s, %s, %b, %s,
   %s, %s, %s, %s, %s, %s, %s)
 
--- name: append_more
-SELECT * FROM agentrun.append_v1(
+-- name: append_group
+SELECT * FROM agentrun.append_group_v1(
   %s, %s, %b, %s, %s, %s::text[], %s::text[], %s::int2[], %b, %s,
   %s, %s, %s, %s, %s, %s, %s,
   %s, %s, %s, %s, %s,

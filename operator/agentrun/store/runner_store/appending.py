@@ -7,28 +7,37 @@ from enum import Enum
 from typing import Any, LiteralString
 
 from agentrun.errors import Fenced, StoreError, StoreRefused, StoreRegressed
+from agentrun.store.port import EndState, NewCommit
+from agentrun.store.rows import TotalsRow
 from agentrun.store.runner_store.hold import Answer, Hold
 from agentrun.store.runner_store.jobs import SQL
 from agentrun.store.runner_store.ledger import Group, Ledger
 
 
 def statement(hold: Hold, group: Group) -> tuple[LiteralString, Sequence[Any]]:
-    """The SQL and its parameters. The short form is the hot path."""
-    commits = [entry.commit for entry in group.entries]
+    """The SQL and its parameters. One plain commit is the hot path."""
     last = group.entries[-1]
-    progress = max((i for i, commit in enumerate(commits, start=1) if commit.progress), default=0)
-    totals = last.totals
-    parameters: list[Any] = [
-        hold.run_uid,
-        hold.fence,
-        hold.secret,
-        group.base,
-        group.write_id,
+    prefix = (hold.run_uid, hold.fence, hold.secret, group.base, group.write_id)
+    commit = last.commit
+    if len(group.entries) == 1 and last.end is None and not commit.approvals:
+        one = (commit.kind, commit.ref, commit.codec, commit.body, commit.progress)
+        return SQL["append"], (*prefix, *one, *_sums(last.totals))
+    commits = [entry.commit for entry in group.entries]
+    return SQL["append_group"], (
+        *prefix,
         [commit.kind for commit in commits],
         [commit.ref for commit in commits],
         [commit.codec for commit in commits],
         [commit.body for commit in commits],
-        progress,
+        max((i for i, commit in enumerate(commits, start=1) if commit.progress), default=0),
+        *_sums(last.totals),
+        *_last_word(last.end),
+        *_questions(commits),
+    )
+
+
+def _sums(totals: TotalsRow) -> tuple[int, ...]:
+    return (
         totals.turns,
         totals.tool_calls,
         totals.input_tokens,
@@ -36,29 +45,27 @@ def statement(hold: Hold, group: Group) -> tuple[LiteralString, Sequence[Any]]:
         totals.cache_read_tokens,
         totals.cache_write_tokens,
         totals.cost,
-    ]
+    )
+
+
+def _last_word(end: EndState | None) -> tuple[Any, ...]:
+    if end is None:
+        return (None,) * 5
+    return (str(end.state), end.reason, end.message, end.preview, end.wait_ms)
+
+
+def _questions(commits: Sequence[NewCommit]) -> tuple[list[Any], ...]:
     asked = [(i, new) for i, commit in enumerate(commits, start=1) for new in commit.approvals]
-    end = last.end
-    if end is None and not asked:
-        return SQL["append"], parameters
-    parameters += (
-        [str(end.state), end.reason, end.message, end.preview, end.wait_ms] if end else [None] * 5
+    return (
+        [new.id for _, new in asked],
+        [at for at, _ in asked],
+        [new.scope for _, new in asked],
+        [new.boundary for _, new in asked],
+        [new.ordinal for _, new in asked],
+        [new.content for _, new in asked],
+        [new.content_hash for _, new in asked],
+        [new.reason for _, new in asked],
     )
-    parameters += (
-        [
-            [new.id for _, new in asked],
-            [at for at, _ in asked],
-            [new.scope for _, new in asked],
-            [new.boundary for _, new in asked],
-            [new.ordinal for _, new in asked],
-            [new.content for _, new in asked],
-            [new.content_hash for _, new in asked],
-            [new.reason for _, new in asked],
-        ]
-        if asked
-        else [None] * 8
-    )
-    return SQL["append_more"], parameters
 
 
 class Verdict(Enum):
