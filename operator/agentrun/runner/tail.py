@@ -99,7 +99,8 @@ class Tail:
         self._changed()
 
     def give_up(self) -> None:
-        """Drop what was refused, and what was not handed over because it builds on that."""
+        """Expect nothing of what was submitted: it was refused, or may build on what was. What is
+        with the store already may still land; it does not build on the rest."""
         self.failure = None
         self._waiting.clear()
         self._open.clear()
@@ -122,7 +123,8 @@ class Tail:
         try:
             seq = await self._store.append(entry.commit, entry.totals, end=entry.end)
         except Exception as error:  # noqa: BLE001 - kept for the loop, which decides what it means
-            self.fail(error)
+            if entry.number in self._open:
+                self.fail(error)
             return
         self._open.pop(entry.number, None)
         seconds = self._clock.now() - entry.submitted_at

@@ -15,6 +15,7 @@ from tests.runner.loop.memory import Database, MemoryStore
 from tests.runner.loop.virtual import now
 
 from agentrun.api import AgentRunSpec
+from agentrun.errors import AgentRunError
 from agentrun.run.exact import parse_json
 from agentrun.run.records import FileChange, Json, Usage
 from agentrun.run.values import (
@@ -209,6 +210,10 @@ class Hearing(Observer):
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.errors: list[Exception] = []
+        self.store_errors: list[Exception] = []
+
+    def store_error(self, error: Exception) -> None:
+        self.store_errors.append(error)
 
     def discarded(self) -> None:
         self.heard.append("discarded")
@@ -232,7 +237,8 @@ class Hearing(Observer):
         self.heard.append(f"unreachable {server}")
 
     def failed(self, error: Exception) -> None:
-        self.errors.append(error)
+        if not isinstance(error, AgentRunError):
+            self.errors.append(error)
 
 
 @dataclass
@@ -314,6 +320,11 @@ class Stage:
             if self.db.state != "Active":
                 return ending
         raise AssertionError("the run does not end")
+
+    def stick(self) -> None:
+        """Appends never land any more, renewals are answered."""
+        assert self.store is not None
+        self.store.stuck = True
 
     def later(self, seconds: float, act: Callable[[], object]) -> None:
         """Do something in a while."""

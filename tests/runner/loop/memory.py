@@ -200,6 +200,8 @@ class MemoryStore:
         self.snapshot_gate: asyncio.Event | None = None
         self.lost: StoreError | None = None
         self.closed = False
+        self.stuck = False
+        self.looks = 0
 
     async def claim(self) -> Claim:
         await self._answer()
@@ -255,6 +257,8 @@ class MemoryStore:
     async def _append(self, commit: NewCommit, totals: TotalsRow, end: EndState | None) -> int:
         await self._point(f"before {commit.kind}")
         await self._answer()
+        while self.stuck:
+            await asyncio.Event().wait()
         db = self._db
         if db.fence != self._fence:
             self.lost = Fenced("the fence has moved")
@@ -288,6 +292,7 @@ class MemoryStore:
         self._db.released = True
 
     def control(self) -> Control:
+        self.looks += 1
         if self.lost is None and self._db.up and self._db.fence != self._fence:
             self.lost = Fenced("told by a renewal")
         if self.lost is not None:
