@@ -1,5 +1,22 @@
-"""The tool servers at the runner's rim; the only place that imports mcp, the bundled server apart."""
+"""The tool servers at the runner's rim; the only place that imports mcp, the bundled server apart.
 
+``open_tools`` is cheap; ``preload`` starts the import of the SDK in a thread.
+"""
+
+from agentrun.runner.tools.opening import open_targets, open_tools
 from agentrun.runner.tools.port import Fetch, Files, NotSent, OfferedTool, ToolRoom
+from agentrun.runner.tools.preload import preload
+from agentrun.runner.tools.targets import Kind, Target
 
-__all__ = ["Fetch", "Files", "NotSent", "OfferedTool", "ToolRoom"]
+__all__ = [
+    "Fetch",
+    "Files",
+    "Kind",
+    "NotSent",
+    "OfferedTool",
+    "Target",
+    "ToolRoom",
+    "open_targets",
+    "open_tools",
+    "preload",
+]
