@@ -86,11 +86,11 @@ async def _attempt(settings: Settings) -> Ending:
         loop.add_signal_handler(number, drain.begin)
     store = open_runner_store(
         settings.dsn,
-        settings.run_uid,
-        settings.fence,
-        settings.secret,
-        settings.pod_uid,
-        secrets.token_hex(16),
+        run_uid=settings.run_uid,
+        fence=settings.fence,
+        secret=settings.secret.encode(),
+        holder=settings.pod_uid,
+        nonce=secrets.token_hex(16),
     )
     return await live(World(store, RealRims(settings, clock, observer), clock, drain, observer))
 
