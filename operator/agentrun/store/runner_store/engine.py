@@ -99,6 +99,7 @@ class Engine:
         self._retry_at = 0.0
         self._failures = 0
         self._job_turn = False
+        self._wishes: tuple[object, ...] = ()
         self._used_at = 0.0
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
@@ -146,28 +147,35 @@ class Engine:
     # The store thread.
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                work = self._choose()
-                if work is None:
-                    break
-            work()
+        try:
+            while work := self._choose():
+                work()
+        except Exception as error:  # nobody may wait for a thread that has died
+            self._lose(StoreRefused(f"the store thread failed: {type(error).__name__}"))
+            raise
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        with self._changed:
+            self._closing = True
         self.ledger.fail(self.lost or self._closed())
         for job in (*self._jobs, *self._later):
             job.failed(self._closed())
         self.wire.close()
 
     def _choose(self) -> Callable[[], None] | None:
-        """Wait for something to do. None: the end. Called with the condition held."""
-        while not self._closing:
-            now = self._ambient.clock()
-            pause: float | None = self._retry_at - now
-            if self._retry_at <= now:
-                work = self._due(now)
-                if work is not None:
-                    return work
-                pause = self._next_event(now)
-            self._changed.wait(pause)
+        """Wait for something to do. None: the end."""
+        with self._changed:
+            while not self._closing:
+                now = self._ambient.clock()
+                pause: float | None = self._retry_at - now
+                if self._retry_at <= now:
+                    work = self._due(now)
+                    if work is not None:
+                        return work
+                    pause = self._next_event(now)
+                self._changed.wait(pause)
         return None
 
     def _due(self, now: float) -> Callable[[], None] | None:
@@ -230,7 +238,8 @@ class Engine:
         if not self.lease.renewing:
             self.ledger.seq = claim.seq
         self.lease.ttl = claim.lease_ttl_ms / 1000
-        self._extended(sent, claim.control)
+        self.lease.answered = sent
+        self._controlled(claim.control)
         self.lease.renewing = True
         return claim
 
@@ -252,7 +261,7 @@ class Engine:
         if answer.ok and answer.seq is not None and answer.seq < self.ledger.seq:
             self._lose(regressed(self.hold, answer.seq, self.ledger.seq))
         elif answer.ok:
-            self._extended(sent, answer.control())
+            self._extended(sent, answer)
             self._recognise(answer)
         else:
             self._settle(answer)
@@ -274,7 +283,7 @@ class Engine:
             return
         self._failures = 0
         if answer.ok:
-            self._extended(sent, answer.control())
+            self._extended(sent, answer)
             self._landed(group)
         else:
             self._settle(answer)
@@ -312,8 +321,13 @@ class Engine:
             self.lease.renewing = False
         self.ledger.landed(group)
 
-    def _extended(self, sent: float, control: Control) -> None:
+    def _extended(self, sent: float, answer: Answer) -> None:
         self.lease.answered = sent
+        if answer.wishes() != self._wishes:
+            self._wishes = answer.wishes()
+            self._controlled(answer.control())
+
+    def _controlled(self, control: Control) -> None:
         if control != self.lease.control:
             self.lease.control = control
             self._listener.control()

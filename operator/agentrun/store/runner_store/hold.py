@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from agentrun.store.port import Control
@@ -32,8 +32,7 @@ class Hold:
         return f"Hold({self})"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What ``renew`` and ``append`` answer, in the order of their OUT parameters.
 
     ``ok``: it took effect. Otherwise: how the caller stands to the run. ``known`` tells whether the
@@ -54,6 +53,10 @@ class Answer:
     budget_cost: int | None
     budget_active_s: int | None
     lease_ms: int | None
+
+    def wishes(self) -> tuple[object, ...]:
+        """The columns that make the control, to see cheaply whether it changed."""
+        return self[6:]
 
     def control(self) -> Control:
         """The operator's wishes; only of an answer that is ok."""

@@ -28,6 +28,7 @@ class Wire:
         self._name = application_name
         self._clock = clock
         self._connection: psycopg.Connection | None = None
+        self._cursor: psycopg.Cursor | None = None
         self._armed: tuple[psycopg.Connection, float] | None = None
         self._wake = threading.Event()
         self._closed = False
@@ -52,13 +53,15 @@ class Wire:
         Raises whatever psycopg raises; a broken connection is dropped.
         """
         connection = self._connection or self._connect(seconds)
+        cursor = self._cursor or connection.cursor(binary=True)
+        self._cursor = cursor
         self._interval = seconds / _LOOKS
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="store-deadline", daemon=True)
             self._watcher.start()
         self._armed = (connection, self._clock() + seconds)
         try:
-            return connection.execute(statement, parameters, binary=True).fetchall()
+            return cursor.execute(statement, parameters).fetchall()
         except psycopg.Error:
             if connection.broken or connection.closed:
                 self.disconnect()
@@ -84,7 +87,7 @@ class Wire:
 
     def disconnect(self) -> None:
         """Drop the connection; the next statement makes another."""
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             connection.close()
 
