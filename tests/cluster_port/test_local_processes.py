@@ -150,6 +150,13 @@ async def test_exit_codes_arrive_as_they_are(state: Path, code: int) -> None:
         assert view.node == socket.gethostname()
 
 
+async def test_the_runners_last_words_are_kept(state: Path) -> None:
+    async with local(state, 'echo "{}" > $AGENTRUN_TERMINATION_LOG; exit 78') as here:
+        view = await here.ended(await here.start())
+        assert view.runner_end is not None
+        assert view.runner_end.message == "{}\n"
+
+
 async def test_a_signal_is_128_and_its_number(state: Path) -> None:
     async with local(state, "kill -SEGV $$") as here:
         view = await here.ended(await here.start())

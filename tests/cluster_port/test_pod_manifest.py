@@ -116,6 +116,7 @@ def test_the_runner_knows_who_it_is() -> None:
     assert env["AGENTRUN_POD_UID"] == {
         "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}
     }
+    assert env["AGENTRUN_GRACE_SECONDS"] == "30"
     assert "AGENTRUN_WORKSPACE_SOCKET" not in env
     assert "ANTHROPIC_API_KEY" not in env
 
@@ -344,6 +345,16 @@ def test_environment_of_the_user_never_replaces_ours() -> None:
     assert env["AGENTRUN_SECRET_DIR"] != "/elsewhere"
     assert "secretKeyRef" in env["ANTHROPIC_API_KEY"]
     assert env["CA"] == {"configMapKeyRef": {"name": "c", "key": "k"}}
+
+
+def test_the_installations_environment_stands_between_ours_and_the_users() -> None:
+    settings = {"AGENTRUN_LOG_LEVEL": "DEBUG", "AGENTRUN_FENCE": "99", "OTEL_X": "installation"}
+    wanted = [{"name": "OTEL_X", "value": "user"}, {"name": "OTEL_Y", "value": "user"}]
+    pod = pod_for(run(pod={"env": wanted}), 2)
+    env = env_of(runner_of(pod_manifest(pod, PodDefaults(runner_env=settings))))
+    assert env["AGENTRUN_LOG_LEVEL"] == "DEBUG"
+    assert env["AGENTRUN_FENCE"] == "12"
+    assert (env["OTEL_X"], env["OTEL_Y"]) == ("installation", "user")
 
 
 def test_secret_environment_of_a_child_server_reaches_the_runner() -> None:

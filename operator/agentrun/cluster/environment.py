@@ -21,8 +21,13 @@ WORKSPACE_SOCKET: Final = "AGENTRUN_WORKSPACE_SOCKET"
 MODEL_URL: Final = "AGENTRUN_MODEL_URL"
 CA_BUNDLE: Final = "AGENTRUN_CA_BUNDLE"
 API_KEY: Final = "ANTHROPIC_API_KEY"
+GRACE: Final = "AGENTRUN_GRACE_SECONDS"
+TERMINATION_LOG: Final = "AGENTRUN_TERMINATION_LOG"
 FAILPOINTS: Final = ("AGENTRUN_FAILPOINT", "AGENTRUN_FAILPOINT_DIR")
-"""For tests only: handed down to local runners."""
+"""For tests only."""
+
+INHERITED: Final = (*FAILPOINTS, MODEL_URL, "AGENTRUN_LOG_LEVEL", "AGENTRUN_CLOCK_OFFSET")
+"""Of our own variables, those that local runners take over from their user's environment."""
 
 DSN_ENTRY: Final = "dsn"
 ATTEMPT_ENTRY: Final = "secret"

@@ -22,11 +22,13 @@ class ObjectKey:
 
 @dataclass(frozen=True, slots=True)
 class ContainerEnd:
-    """How a container ended. ``reason`` as the kubelet says it (Completed, Error, OOMKilled …)."""
+    """How a container ended. ``reason`` as the kubelet says it (Completed, Error, OOMKilled …),
+    ``message`` what the program left in its termination log."""
 
     exit_code: int
     reason: str
     finished_at: datetime | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class PodView:
     """A pod of ours as the cluster shows it.
 
     ``runner_end`` is the end of the container ``runner`` alone: a sidecar that outlives it does not
-    keep the attempt going (H32). ``waiting`` is its (reason, message) while it cannot start
+    keep the attempt going (H32). It is None in a pod that failed (``phase``) without its container's
+    word: refused by the node, or lost with it. ``waiting`` is its (reason, message) while it cannot start
     (ImagePullBackOff, CreateContainerConfigError, Unschedulable …). ``evicted`` is the pod-level
     reason Evicted; ``disrupted`` the DisruptionTarget condition.
     """

@@ -47,6 +47,10 @@ class PodDefaults:
 
     image_pull_policy: str = "IfNotPresent"
     version: str = ""
+    runner_env: Mapping[str, str] = field(default_factory=dict)
+    """Plain settings for all runners (log level, where traces go); what a run needs wins over them,
+    and they over ``spec.pod.env``."""
+
     runner_resources: Mapping[str, Any] = field(
         default_factory=lambda: {
             "requests": {"cpu": "100m", "memory": "512Mi"},
@@ -79,7 +83,7 @@ def runner_container(pod: AttemptPod, defaults: PodDefaults) -> Body:
         "image": pod.image,
         "imagePullPolicy": defaults.image_pull_policy,
         "args": ["runner"],
-        "env": _runner_env(pod),
+        "env": _runner_env(pod, defaults),
         "resources": dict(spec.pod.resources or defaults.runner_resources),
         "securityContext": container_security(),
         "volumeMounts": mounts,
@@ -140,9 +144,9 @@ def _placed(pod: AttemptPod) -> Iterator[tuple[str, ToolServer]]:
             yield (f"tool-{server.name}" if fits else f"server-{index}"), server
 
 
-def _runner_env(pod: AttemptPod) -> list[Body]:
-    """Ours, then the user's where we set nothing (H51). Each name occurs once: appliers and
-    Helm merge by name."""
+def _runner_env(pod: AttemptPod, defaults: PodDefaults) -> list[Body]:
+    """Ours, the installation's, then the user's where nothing is set yet (H51). Each name occurs
+    once, because appliers merge by name."""
     spec = pod.run.spec
     env: list[Body] = [
         {"name": names.RUN_UID, "value": record_uid(pod)},
@@ -152,6 +156,7 @@ def _runner_env(pod: AttemptPod) -> list[Body]:
             "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}},
         },
         {"name": names.SECRET_DIR, "value": SECRET_MOUNT},
+        {"name": names.GRACE, "value": str(spec.pod.termination_grace_period_seconds)},
     ]
     if workspace_server(pod) is not None:
         env.append({"name": names.WORKSPACE_SOCKET, "value": SOCKET})
@@ -164,6 +169,9 @@ def _runner_env(pod: AttemptPod) -> list[Body]:
         source = {"configMapKeyRef": {"name": config.name, "key": config.key}}
         env.append({"name": variable, "valueFrom": source})
     taken = {variable["name"] for variable in env}
+    given = defaults.runner_env.items()
+    env += [{"name": name, "value": value} for name, value in given if name not in taken]
+    taken |= defaults.runner_env.keys()
     return [*env, *_user_env(v for v in spec.pod.env if v.name not in taken)]
 
 

@@ -40,7 +40,7 @@ def pod_view(pod: Body) -> PodView:
         created_at=moment(metadata.get("creationTimestamp")),
         deleting=metadata.get("deletionTimestamp") is not None,
         runner_running="running" in state and not _over(status),
-        runner_end=_end(status, state),
+        runner_end=_end(state),
         waiting=_waiting(status, state),
         evicted=status.get("reason") == "Evicted",
         disrupted=_condition(status, "DisruptionTarget").get("status") == "True",
@@ -82,19 +82,19 @@ def _runner(status: Body) -> Body:
     )
 
 
-def _end(status: Body, state: Body) -> ContainerEnd | None:
-    """How the runner ended. A pod can fail without the container's word: evicted before it started,
-    refused by the node, lost with its node (which leaves ``running`` behind). Then the pod's own
-    reason stands, and the exit code is that of a kill."""
-    if ended := state.get("terminated"):
-        return ContainerEnd(
-            exit_code=ended["exitCode"],
-            reason=ended.get("reason") or "",
-            finished_at=moment(ended.get("finishedAt")),
-        )
-    if _over(status):
-        return ContainerEnd(exit_code=137, reason=status.get("reason") or "Error")
-    return None
+def _end(state: Body) -> ContainerEnd | None:
+    """How the runner ended, by its container's own word. A pod can fail without one: evicted before
+    it started, refused by the node, lost with its node (which leaves ``running`` behind); then only
+    the phase tells."""
+    ended = state.get("terminated")
+    if not ended:
+        return None
+    return ContainerEnd(
+        exit_code=ended["exitCode"],
+        reason=ended.get("reason") or "",
+        finished_at=moment(ended.get("finishedAt")),
+        message=ended.get("message") or "",
+    )
 
 
 def _over(status: Body) -> bool:

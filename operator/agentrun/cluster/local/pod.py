@@ -7,7 +7,7 @@ no record of the end knows that the supervisor was killed. It outlives the progr
 as a pod outlives the operator. It imports little, because every attempt waits for it.
 
 Files in the folder: ``pod.json`` (what to run), ``lock``, ``supervisor.json``, ``started.json``,
-``delete.json`` (please stop), ``end.json``. Environment: the runner's, passed through, so that no
+``delete.json`` (please stop), ``termination.log`` (the runner's), ``end.json``. Environment: the runner's, passed through, so that no
 secret is written down here.
 """
 
@@ -32,6 +32,10 @@ SUPERVISOR = "supervisor.json"
 STARTED = "started.json"
 DELETE = "delete.json"
 END = "end.json"
+TERMINATION = "termination.log"
+"""What the runner says about its own end, as in a cluster."""
+
+MESSAGE_BYTES = 4096
 
 STOP_SIGNAL = signal.SIGTERM
 """Tells a supervisor that ``delete.json`` is there."""
@@ -84,7 +88,7 @@ class Supervisor:
         self._end_group()
         code = os.waitstatus_to_exitcode(self.status or 0)
         code = code if code >= 0 else 128 - code
-        self._record(code, "Error" if code else "Completed")
+        self._record(code, "Error" if code else "Completed", self._last_words())
 
     def _listen(self) -> None:
         """Turn signals into a readable pipe."""
@@ -188,6 +192,13 @@ class Supervisor:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.002)
+
+    def _last_words(self) -> str:
+        try:
+            with (self.folder / TERMINATION).open("rb") as file:
+                return file.read(MESSAGE_BYTES).decode(errors="replace")
+        except OSError:
+            return ""
 
     def _record(self, code: int, reason: str, message: str = "") -> None:
         write_json(

@@ -16,6 +16,7 @@ from agentrun.api.names import (
 )
 from agentrun.cluster import environment as names
 from agentrun.cluster.local.folder import StateFolder
+from agentrun.cluster.local.pod import TERMINATION
 from agentrun.cluster.owner import owner_reference
 from agentrun.cluster.quantity import quantity_bytes
 from agentrun.cluster.values import AttemptPod, record_uid
@@ -31,9 +32,6 @@ class Commands:
     runner: tuple[str, ...] = (*PYTHON, "-m", "agentrun.runner", "runner")
     workspace: tuple[str, ...] = (*PYTHON, "-m", "agentrun.workspace")
 
-
-INHERITED = frozenset({*names.FAILPOINTS, names.MODEL_URL})
-"""Of our own variables, those that a user sets for all runs."""
 
 HARMLESS = re.compile(r"PATH|LANG|LC_\w+|TZ|TERM|USER|LOGNAME|SHELL|TMPDIR|PYTHON(PATH|HOME|UTF8)")
 """What a workspace server may know of its user's environment: nothing that holds a secret."""
@@ -51,6 +49,8 @@ def local_pod_file(
         names.FENCE: str(pod.fence),
         names.POD_UID: uid,
         names.SECRET_DIR: str(folder.mounted_secret(uid)),
+        names.GRACE: str(spec.pod.termination_grace_period_seconds),
+        names.TERMINATION_LOG: str(folder.pod(uid) / TERMINATION),
     }
     if workspace:
         own[names.WORKSPACE_SOCKET] = workspace["socket"]
@@ -105,7 +105,7 @@ def inherited(ambient: Mapping[str, str], own_key: bool) -> dict[str, str]:
     return {
         name: value
         for name, value in ambient.items()
-        if (not name.startswith("AGENTRUN_") or name in INHERITED)
+        if (not name.startswith("AGENTRUN_") or name in names.INHERITED)
         and not (own_key and name == names.API_KEY)
     }
 
