@@ -1,18 +1,18 @@
 """A tool server with a real side effect: it books entries in a file.
 
-An ordinary MCP server over stdio, as anybody would write one. It takes the call key that AgentRun
+`python ledger.py FILE`: an ordinary MCP server over stdio, as anybody would write one. It takes the call key that AgentRun
 sends with every call for its idempotency key: a call that is repeated books nothing twice.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import sys
 from pathlib import Path
 
 from mcp.server.mcpserver import Context, MCPServer
 
-LEDGER = Path(os.environ.get("LEDGER", "ledger.jsonl"))
+LEDGER = Path(sys.argv[1])
 server = MCPServer("ledger")
 
 

@@ -27,10 +27,16 @@ class LocalOperator:
     """A running operator. ``drain`` asks the runners to give their runs back, and waits."""
 
     task: asyncio.Task[None]
+    stop: asyncio.Event
     cluster: Cluster
 
     async def drain(self) -> None:
-        """SIGTERM to every runner: commit, release, end. The record keeps everything."""
+        """SIGTERM to every runner: commit, release, end. The record keeps everything.
+
+        The operator ends first: it would replace what is being stopped.
+        """
+        self.stop.set()
+        await asyncio.wait({self.task})
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 while pods := [pod for pod in await self.cluster.list_pods() if pod.runner_running]:
@@ -84,7 +90,7 @@ async def _driving(
     task = asyncio.create_task(operator.run(stop))
     try:
         await store.ping()
-        yield LocalOperator(task, cluster)
+        yield LocalOperator(task, stop, cluster)
     finally:
         stop.set()
         await asyncio.gather(task, return_exceptions=True)
