@@ -232,9 +232,12 @@ def _adopt_orphans() -> None:
 
 
 def main(folder: str) -> None:
-    """Supervise the pod in ``folder``; everything of it is relative to that folder."""
+    """Supervise the pod in ``folder``.
+
+    The current folder stays the one of whoever drives the state folder: commands of tool servers
+    may be relative to it, as their author wrote them.
+    """
     with suppress(FileNotFoundError):  # withdrawn before it began
-        os.chdir(folder)
         Supervisor(Path(folder)).run()
 
 
