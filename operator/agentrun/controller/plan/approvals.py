@@ -158,7 +158,8 @@ def tend(world: World, run: AgentRun, row: RunRow) -> Iterator[Action]:
         names.add(approval_name(world.key.name, request.id))
         yield from _object_of(world, run, request)
     for approval in world.approvals:
-        if approval.metadata.name in names or approval.metadata.deleting:
+        other = approval.spec.run_ref.uid != run.metadata.uid
+        if approval.metadata.name in names or approval.metadata.deleting or other:
             continue
         if state_of(approval) is ApprovalState.PENDING:
             decided = approval.spec.decision is not None and not row.state.terminal

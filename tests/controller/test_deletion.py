@@ -1,0 +1,103 @@
+"""Deletion, re-creation, other objects' rows (DESIGN section 10; H22, H23, H24, H64)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.controller.worlds import (
+    NAME,
+    OTHER_UID,
+    UID,
+    acts,
+    approval,
+    charged_row,
+    ended_pod,
+    expired_row,
+    kinds,
+    pending_row,
+    pod,
+    request,
+    row,
+    run,
+    suspended_row,
+    terminal_row,
+    unclaimed_row,
+    world,
+)
+
+from agentrun.api.names import pod_name
+from agentrun.controller.actions import DeletePod, Revoke
+from agentrun.controller.plan.plan import plan
+from agentrun.store.rows import RunState
+
+LIVE = [row(), expired_row(), unclaimed_row(), suspended_row(), pending_row(), charged_row()]
+CREATING = {"Mint", "CreatePod", "AddSecret", "OpenRun", "CreateApproval", "Decide", "Charge"}
+
+
+@pytest.mark.parametrize("the_row", LIVE)
+@pytest.mark.parametrize("how", ["deleting", "namespace", "gone"])
+def test_h24_revoke_and_create_nothing(the_row: Any, how: str) -> None:
+    more: dict[str, Any] = {
+        "deleting": {"run": run(deleting=True)},
+        "namespace": {"namespace_terminating": True},
+        "gone": {"run": None, "gone_uid": UID},
+    }[how]
+    for the_pods in ((), (pod(),), (ended_pod(1),), (ended_pod(143),)):
+        at = world(row=the_row, pods=the_pods, approvals=(approval(),), **more)
+        planned = acts(at)
+        reason = "NamespaceTerminating" if how == "namespace" else "Deleted"
+        assert planned[0] == Revoke(UID, UID, reason)
+        assert not CREATING & set(kinds(at))
+        assert plan(at).status is None
+
+
+@pytest.mark.parametrize("how", [{"run": run(deleting=True)}, {"run": None, "gone_uid": UID}])
+def test_h24_no_row_means_nothing_is_opened(how: dict[str, Any]) -> None:
+    assert acts(world(row=None, pods=(), **how)) == ()
+
+
+def test_pods_of_a_deleted_run_are_stopped_once() -> None:
+    at = world(run=run(deleting=True), pods=(pod(), pod(2, deleting=True)))
+    assert acts(at)[1:] == (DeletePod(pod().key, "pod-1"),)
+
+
+def test_only_ours() -> None:
+    strangers = (pod(owner_uid=OTHER_UID), pod(2, installation="elsewhere"))
+    assert kinds(world(run=run(deleting=True), pods=strangers)) == ("Revoke",)
+
+
+@pytest.mark.parametrize("state", [s for s in RunState if s.terminal])
+def test_a_finished_run_is_not_revoked(state: RunState) -> None:
+    assert acts(world(run=run(deleting=True), row=terminal_row(state), pods=())) == ()
+
+
+def test_h64_a_deletion_seen_late_revokes_only_its_own_object() -> None:
+    adopted = row(object_uid=OTHER_UID)
+    assert acts(world(run=None, gone_uid=UID, row=adopted, pods=())) == ()
+
+
+@pytest.mark.parametrize("make", [row, suspended_row, pending_row, expired_row, charged_row])
+def test_h64_another_objects_row_is_left_alone(make: Any) -> None:
+    assert acts(world(row=make(object_uid=OTHER_UID))) == ()
+
+
+def test_h23_a_recreated_run_never_needs_its_predecessors_pod_name() -> None:
+    assert pod_name(NAME, UID, 1) != pod_name(NAME, OTHER_UID, 1)
+
+
+def test_h22_a_run_named_like_a_statefulset_never_meets_its_pods() -> None:
+    names = {pod_name("postgres", UID, number) for number in range(1, 20)}
+    assert not names & {f"postgres-{number}" for number in range(20)}
+
+
+def test_recreated_under_the_same_name_starts_from_nothing() -> None:
+    """Everything is keyed by UID: the old object's pods and approvals are not this run's."""
+    old_pod = pod(owner_uid=UID)
+    new = run(uid=OTHER_UID)
+    at = world(run=new, row=None, pods=(old_pod,), approvals=(approval(request()),))
+    assert kinds(at) == ("OpenRun",)
+
+
+def test_h56_nothing_is_shown_on_an_object_that_is_going() -> None:
+    assert plan(world(run=run(deleting=True))).status is None
