@@ -12,12 +12,19 @@ from tests.cluster.harness import (
     CommandFailed,
     Postgres,
     api_server,
+    build_image,
     eventually,
-    postgres_image,
 )
+from tests.cluster.harness.faults import isolated_node, partition, signal
 from tests.cluster.harness.fixtures import cluster, postgres
 
 __all__ = ["cluster", "postgres"]
+
+ASK = """
+import psycopg, sys
+with psycopg.connect(sys.argv[1], connect_timeout=5) as connection:
+    print(connection.execute("SELECT 40 + 2").fetchone()[0])
+"""
 
 # bringing the cluster up counts into the first test's time
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
@@ -62,8 +69,8 @@ def sleeper(name: str, image: str, *, role: str = "worker", **spec: Any) -> dict
 
 @pytest.fixture(scope="session")
 def image(cluster: Cluster) -> str:
-    """Any image with a shell."""
-    reference = postgres_image()
+    """The project's image: it has a shell and a Postgres client."""
+    reference = build_image()
     cluster.load_image(reference)
     return reference
 
@@ -92,6 +99,36 @@ def test_a_pod_runs_on_the_worker_with_logs_and_exec(
         lambda: cluster.logs("one", namespace), within=30, what="the first line of the log"
     )
     assert cluster.kubectl("exec", "-n", namespace, "one", "--", "id", "-u").strip() == "65532"
+
+
+def test_the_projects_image_runs_under_restricted_with_a_read_only_root(
+    cluster: Cluster, namespace: str, image: str
+) -> None:
+    pod = sleeper("ours", image, command=["agentrun", "--help"])
+    pod["spec"]["restartPolicy"] = "Never"
+    pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = True
+    cluster.apply(pod, namespace)
+    eventually(
+        lambda: cluster.get("pod", "ours", namespace)["status"]["phase"] in {"Succeeded", "Failed"},
+        within=180,
+        what="the command has ended",
+    )
+    assert "Usage: agentrun" in cluster.logs("ours", namespace)
+
+
+def test_everything_in_the_image_is_compiled(cluster: Cluster, namespace: str, image: str) -> None:
+    script = """
+import importlib.util, pathlib, sysconfig
+for root in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")):
+    for source in pathlib.Path(root).rglob("*.py"):
+        if not pathlib.Path(importlib.util.cache_from_source(str(source))).exists():
+            print(source)
+"""
+    pod = sleeper("compiled", image, command=["python", "-c", script])
+    pod["spec"]["restartPolicy"] = "Never"
+    cluster.apply(pod, namespace)
+    cluster.wait("pod/compiled", "jsonpath={.status.phase}=Succeeded", namespace)
+    assert cluster.logs("compiled", namespace) == ""
 
 
 def test_pod_security_is_enforced(cluster: Cluster, namespace: str, image: str) -> None:
@@ -127,14 +164,53 @@ def test_the_forwarded_database_answers_and_keeps_its_data(postgres: Postgres) -
     postgres.sql(f"DROP TABLE {table}")
 
 
+@pytest.mark.parametrize("role", ["control", "worker"])
 def test_a_pod_reaches_the_database_by_its_service(
-    cluster: Cluster, postgres: Postgres, namespace: str, image: str
+    cluster: Cluster, postgres: Postgres, namespace: str, image: str, role: str
 ) -> None:
-    pod = sleeper("client", image, command=["psql", postgres.cluster_dsn, "-Atc", "SELECT 40 + 2"])
+    pod = sleeper("client", image, role=role, command=["python", "-c", ASK, postgres.cluster_dsn])
     pod["spec"]["restartPolicy"] = "Never"
     cluster.apply(pod, namespace)
     cluster.wait("pod/client", "jsonpath={.status.phase}=Succeeded", namespace)
     assert cluster.logs("client", namespace).strip() == "42"
+
+
+def test_a_partition_cuts_one_pod_off_the_database(
+    cluster: Cluster, postgres: Postgres, namespace: str, image: str
+) -> None:
+    cluster.apply(sleeper("cut-off", image), namespace)
+    cluster.wait("pod/cut-off", "condition=Ready", namespace)
+    ask = ("exec", "-n", namespace, "cut-off", "--", "python", "-c", ASK, postgres.cluster_dsn)
+    assert cluster.kubectl(*ask).strip() == "42"
+    with partition(cluster, "cut-off", namespace, [postgres.address]):
+        assert "timeout expired" in cluster.try_kubectl(*ask).stderr
+    assert cluster.kubectl(*ask).strip() == "42"
+
+
+def test_a_container_can_be_killed_from_its_node(
+    cluster: Cluster, namespace: str, image: str
+) -> None:
+    pod = sleeper("victim", image)
+    pod["spec"]["restartPolicy"] = "Never"
+    cluster.apply(pod, namespace)
+    cluster.wait("pod/victim", "condition=Ready", namespace)
+    signal(cluster, "victim", namespace, "main", "KILL")
+    cluster.wait("pod/victim", "jsonpath={.status.phase}=Failed", namespace)
+    (status,) = cluster.get("pod", "victim", namespace)["status"]["containerStatuses"]
+    assert status["state"]["terminated"]["exitCode"] == 137
+
+
+def test_an_isolated_node_is_missed_while_its_pods_go_on(
+    cluster: Cluster, postgres: Postgres, namespace: str, image: str
+) -> None:
+    worker = cluster.node("worker")
+    cluster.apply(sleeper("lonely", image), namespace)
+    cluster.wait("pod/lonely", "condition=Ready", namespace)
+    with isolated_node(cluster, worker):
+        cluster.await_node(worker, ready=False)
+        running = cluster.exec_on_node(worker, "crictl", "ps", "--name", "main", "-o", "json")
+        assert "lonely" in running
+    assert cluster.is_ready(worker)
 
 
 def test_a_paused_node_is_missed_and_comes_back(
@@ -147,6 +223,36 @@ def test_a_paused_node_is_missed_and_comes_back(
         cluster.await_node(worker, ready=False)
     assert cluster.is_ready(worker)
     cluster.wait("pod/survivor", "condition=Ready", namespace)
+
+
+def test_a_claim_gets_a_volume_that_any_user_can_write(
+    cluster: Cluster, namespace: str, image: str
+) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "files"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Mi"}},
+        },
+    }
+    pod = sleeper(
+        "writer",
+        image,
+        command=["sh", "-c", "echo kept > /files/it; cat /files/it"],
+        volumeMounts=[{"name": "files", "mountPath": "/files"}],
+    )
+    pod["spec"]["restartPolicy"] = "Never"
+    pod["spec"]["volumes"] = [{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]
+    cluster.apply([claim, pod], namespace)
+    cluster.wait("pod/writer", "jsonpath={.status.phase}=Succeeded", namespace)
+    assert cluster.logs("writer", namespace).strip() == "kept"
+    volume = cluster.get("pvc", "files", namespace)["spec"]["volumeName"]
+    cluster.kubectl("delete", "pod/writer", "pvc/files", "-n", namespace)
+    eventually(
+        lambda: cluster.find("pv", volume) is None, within=120, what="the volume is gone as well"
+    )
 
 
 def test_a_failure_can_be_explained(cluster: Cluster, namespace: str, tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from unittest import SkipTest
 
 from tests.cluster.harness.diagnosis import dump
 from tests.cluster.harness.kube import Kube
@@ -19,8 +20,8 @@ ROLE = "agentrun.test/role"
 UP_SECONDS = 3600
 
 
-class Unavailable(Exception):
-    """There is no cluster here, and why."""
+class Unavailable(SkipTest):
+    """There is no cluster here, or not one to do this to; a test that meets it is skipped by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,20 +97,16 @@ class Cluster(Kube):
         """A command on the node itself, beneath Kubernetes."""
         return self._docker("exec", node, *command)
 
-    def load_image(self, reference: str) -> None:
-        """Put an image of the local engine on both nodes, if it is not there yet."""
+    def load_image(self, reference: str, roles: Sequence[str] = ("control", "worker")) -> None:
+        """Put an image of the local engine on the nodes with these roles, if it is not there yet."""
         if self.mode == "context" and not self.name:
             return  # somebody's cluster pulls for itself
-        env = {"DOCKER_HOST": self.docker_host} if self.docker_host else {}
+        nodes = ",".join(self.node(role) for role in roles)
+        where = ("--name", self.name, "--nodes", nodes)
         run(
-            self.kind_path,
-            "load",
-            "docker-image",
-            reference,
-            "--name",
-            self.name,
+            *(self.kind_path, "load", "docker-image", reference, *where),
             timeout=600,
-            env=env,
+            env=self._engine,
         )
 
     def postgres(self, namespace: str = "agentrun-postgres", name: str = "postgres") -> Postgres:
@@ -123,8 +120,11 @@ class Cluster(Kube):
     def _docker(self, *args: str) -> str:
         if self.mode == "context":
             raise Unavailable("the nodes of a given context are not this test's to touch")
-        env = {"DOCKER_HOST": self.docker_host} if self.docker_host else {}
-        return run("docker", *args, env=env)
+        return run("docker", *args, env=self._engine)
+
+    @property
+    def _engine(self) -> dict[str, str]:
+        return {"DOCKER_HOST": self.docker_host} if self.docker_host else {}
 
 
 def ensure_cluster() -> Cluster:

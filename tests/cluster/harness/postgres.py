@@ -27,7 +27,8 @@ class Postgres:
         self.name = name
         self.password = self._stored_password() or secrets.token_hex(16)
         image = postgres_image()
-        cluster.load_image(image)
+        if image.startswith("localhost/"):  # any other image the node can pull
+            cluster.load_image(image, roles=["control"])
         cluster.apply(_manifest(namespace, name, self.password, image))
         self.await_ready()
         self._forward = PortForward(cluster, f"service/{name}", 5432, namespace)
@@ -42,6 +43,12 @@ class Postgres:
     def cluster_dsn(self) -> str:
         """For pods."""
         return self._dsn(f"{self.name}.{self.namespace}.svc", 5432)
+
+    @property
+    def address(self) -> str:
+        """The pod's own address at the moment, behind the Service."""
+        address: str = self._cluster.get("pod", self._pod, self.namespace)["status"]["podIP"]
+        return address
 
     def sql(self, text: str) -> str:
         """The bare answer to a statement, by psql inside the pod: it needs no port-forward."""

@@ -101,6 +101,8 @@ remove_docker_chains() {
 # keep_newest_images NAME: older tags than the two newest go, unless something runs from them
 keep_newest_images() {
   docker images --format '{{.Repository}}:{{.Tag}}' "$1" | tail -n +3 | xargs -r docker rmi >/dev/null 2>&1 || true
+  # unnamed images are the build cache: old ones go as well, but not those of somebody's own engine
+  if own_engine_runs; then docker image prune -f --filter until=24h >/dev/null; fi
 }
 
 # present_or_pulled IMAGE: is it in the engine, or can it be brought there?

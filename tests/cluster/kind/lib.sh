@@ -82,13 +82,13 @@ debian_mirror() {
 # debian_rootfs SUITE PACKAGE,PACKAGE...: path of a tar with that minimal system.
 debian_rootfs() {
   local suite=$1 packages=$2 tar folder
-  tar=$CACHE/debian-$suite-$(printf %s "$packages" | sha256sum | cut -c1-12).tar
+  tar=$CACHE/debian-$suite-$({ printf %s "$packages"; declare -f debian_rootfs; } | sha256sum | cut -c1-12).tar
   if [ ! -e "$tar" ]; then
     need_packages debootstrap=debootstrap
     say "debootstrap $suite (about a minute)"
     folder=$(mktemp -d --suffix=.tmp "$CACHE/debootstrap.XXXXXX")
     logged "debootstrap-$suite" debootstrap --variant=minbase --include="$packages" "$suite" "$folder" "$(debian_mirror)"
-    rm -rf "$folder"/var/cache/apt/archives/*.deb "$folder/etc/hostname" "$folder"/var/log/*.log
+    rm -rf "$folder"/var/cache/apt/* "$folder"/var/lib/apt/lists/* "$folder/etc/hostname" "$folder"/var/log/*.log
     tar -C "$folder" --one-file-system -cf "$folder.tar.tmp" .
     mv "$folder.tar.tmp" "$tar"
     rm -rf "$folder"
