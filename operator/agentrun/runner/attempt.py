@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import zstandard
+
 from agentrun.api import AgentRunSpec, OnSaveFailure
 from agentrun.run import codec, totals
 from agentrun.run.fold import RUNNER, fold
@@ -92,7 +94,7 @@ class Attempt:
 
 
 def new_commit(boundary: Boundary) -> tuple[NewCommit, int]:
-    """The row of a boundary, and its size before compression as far as that is known."""
+    """The row of a boundary, and its size before compression."""
     encoded = codec.encode(boundary.records)
     blobs = {**encoded.blobs, **boundary.blobs}
     questions = tuple(
@@ -116,7 +118,14 @@ def new_commit(boundary: Boundary) -> tuple[NewCommit, int]:
         approvals=questions,
         blobs=blobs,
     )
-    return commit, len(encoded.body) + sum(map(len, blobs.values()))
+    return commit, _plain_size(encoded) + sum(map(len, blobs.values()))
+
+
+def _plain_size(encoded: codec.Encoded) -> int:
+    """Bytes of a body before compression."""
+    if encoded.codec != codec.ZSTD:
+        return len(encoded.body)
+    return int(zstandard.frame_content_size(encoded.body))
 
 
 def end_state(boundary: Boundary) -> EndState | None:

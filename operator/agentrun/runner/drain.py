@@ -22,7 +22,8 @@ class Drain:
 
     def __init__(self, clock: Clock, grace: float) -> None:
         self._clock = clock
-        self._grace = grace
+        self.grace = grace
+        """Seconds between SIGTERM and SIGKILL; changes nothing once it began."""
         self._deadline: float | None = None
         self._began = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
@@ -40,7 +41,7 @@ class Drain:
     @property
     def margin(self) -> float:
         """Seconds that remain after the deadline, for leaving."""
-        return min(MARGIN, self._grace / 3)
+        return min(MARGIN, self.grace / 3)
 
     @property
     def left(self) -> float:
@@ -50,7 +51,7 @@ class Drain:
     def begin(self) -> None:
         """The signal's handler."""
         if self._deadline is None:
-            self._deadline = self._clock.now() + self._grace - self.margin
+            self._deadline = self._clock.now() + self.grace - self.margin
             self._began.set()
             for listener in self._listeners:
                 listener()

@@ -23,6 +23,7 @@ from agentrun.errors import (
     UsageError,
 )
 
+TERMINATION_LOG = "/dev/termination-log"
 MESSAGE_MAX = 1024
 """Kubernetes cuts termination messages; one line stays whole."""
 
@@ -76,8 +77,13 @@ def ending_of(error: Exception) -> Ending:
 
 
 def write_termination(path: str, ending: Ending) -> None:
-    """Leave the reason where the kubelet (or the local adapter) picks it up, if it can be written."""
-    if not path or not ending.reason:
+    """Leave the reason where the kubelet (or the local adapter) picks it up, if it can be written.
+
+    The kubelet makes its own file; outside of a pod none appears in ``/dev``.
+    """
+    if not path or not ending.reason or ending.code is Exit.DONE:
+        return
+    if path == TERMINATION_LOG and not Path(path).exists():
         return
     text = json.dumps({"reason": ending.reason, "message": ending.message[:MESSAGE_MAX]})
     try:

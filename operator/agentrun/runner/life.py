@@ -84,6 +84,8 @@ class World:
     observer: Observer
     offload: Callable[[Callable[[], Any]], Awaitable[Any]] = in_thread
     pace: Callable[[float], Pace] = Pace.of
+    grace_of_spec: bool = True
+    """Whether the spec says how long the grace period is; else ``drain`` knows."""
 
 
 async def live(world: World) -> Ending:
@@ -121,6 +123,8 @@ async def _claimed(world: World, claim: Claim) -> Ending:
     try:
         spec = captured_spec(claim.spec, claim.spec_hash)
         world.rims.preload(spec)
+        if world.grace_of_spec:
+            world.drain.grace = float(spec.pod.termination_grace_period_seconds)
         started = world.clock.now()
         resumed = await world.drain.unless(
             _patiently(world, lambda: restore(world.store, claim, world.offload))

@@ -7,10 +7,12 @@ servers offer, and the steps. A turn never waits; what takes time is in flight o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from agentrun.errors import StoreError
 from agentrun.run import boundaries
 from agentrun.run.next_steps import next_steps
 from agentrun.run.steps import CallModel, Finish, OfferTools, RunTool, Step, Suspend
@@ -58,12 +60,14 @@ class Loop:
 
     async def run(self) -> Ending:
         """The attempt, from its restored state to an ending. Nothing is committed after it returns."""
+        listening = asyncio.create_task(self._listen(), name="listen")
         try:
             while (ending := self._turn()) is None:
                 await self._pause()
             return ending
         finally:
             self._attempt.cancelling = True
+            listening.cancel()
             await self._servers.close()
             await self._snapshots.close()
             await self._attempt.flight.close(patience=1.0)
@@ -100,6 +104,15 @@ class Loop:
         except TimeoutError:
             self._woken = False
         self._wake.clear()
+
+    async def _listen(self) -> None:
+        """Wake up for what a renewal or an append is told; what it is, the next turn sees."""
+        with contextlib.suppress(StoreError):
+            known = self._attempt.store.control()
+            while True:
+                known = await self._attempt.store.control_changed(known)
+                self._wake.set()
+        self._wake.set()
 
     def _wishes(self) -> Wishes:
         control = self._attempt.store.control()

@@ -16,11 +16,13 @@ from agentrun.runner import failpoints
 from agentrun.runner.clock import Clock, shift_wall
 from agentrun.runner.drain import Drain
 from agentrun.runner.environ import Settings
-from agentrun.runner.exits import Ending, ending_of, write_termination
+from agentrun.runner.exits import TERMINATION_LOG, Ending, ending_of, write_termination
 from agentrun.runner.life import World, live
 from agentrun.runner.reporting import Reporter
 from agentrun.telemetry import logs
 
+GRACE = 30.0
+"""Seconds of grace until the spec is known: Kubernetes' own default."""
 STRAGGLERS = 1.0
 """Seconds for tasks that do not end when they are told to."""
 
@@ -34,7 +36,7 @@ def run_attempt(environ: Mapping[str, str]) -> int:
     except UsageError as error:
         logs.get().error("cannot start", error=error)
         ending = ending_of(error)
-        path = environ.get(environment.TERMINATION_LOG, environment.DEFAULT_TERMINATION_LOG)
+        path = environ.get(environment.TERMINATION_LOG, TERMINATION_LOG)
         write_termination(path, ending)
         return int(ending.code)
     _prepare(settings)
@@ -64,8 +66,12 @@ def _prepare(settings: Settings) -> None:
     )
 
 
+SECRETS = ("AGENTRUN_API_KEY_", "AGENTRUN_HEADER_", "AGENTRUN_ENV_")
+"""Beginnings of variables that hold values of users' Secrets."""
+
+
 def _is_secret(name: str) -> bool:
-    return name.endswith("API_KEY") or name.startswith(("AGENTRUN_API_KEY_", "AGENTRUN_HEADER_"))
+    return name.endswith("API_KEY") or name.startswith(SECRETS)
 
 
 async def _attempt(settings: Settings) -> Ending:
@@ -80,7 +86,7 @@ async def _attempt(settings: Settings) -> Ending:
         metrics = Metrics()
         metrics.serve(settings.metrics_port)
     observer = Reporter(settings.environ, metrics)
-    drain = Drain(clock, settings.grace)
+    drain = Drain(clock, settings.grace or GRACE)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, drain.begin)
@@ -91,8 +97,11 @@ async def _attempt(settings: Settings) -> Ending:
         secret=settings.secret.encode(),
         holder=settings.pod_uid,
         nonce=secrets.token_hex(16),
+        stall_seconds=settings.stall,
     )
-    return await live(World(store, RealRims(settings, clock, observer), clock, drain, observer))
+    rims = RealRims(settings, clock, observer)
+    spec_says = settings.grace is None
+    return await live(World(store, rims, clock, drain, observer, grace_of_spec=spec_says))
 
 
 def _run(work: Coroutine[object, object, Ending]) -> Ending:

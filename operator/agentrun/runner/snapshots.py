@@ -84,9 +84,9 @@ class Snapshots:
     async def _write(self, state: State, seq: int) -> None:
         try:
             encoded = await self._offload(lambda: codec.encode_state(state))
-            if not encoded.blobs.keys() <= self._known:
-                return
-            await self._store.snapshot(SCHEMA_VERSION, seq, encoded.codec, encoded.body)
+            new = {name: data for name, data in encoded.blobs.items() if name not in self._known}
+            await self._store.snapshot(SCHEMA_VERSION, seq, encoded.codec, encoded.body, new)
+            self._known.update(new)
         except (Fenced, StoreRegressed) as error:
             self._broken(error)
         except AgentRunError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span
 
 SCOPE = "agentrun"
+HAND_OVER = 2.0
+"""Seconds for the last spans: a collector that does not answer must not hold up a pod's end."""
 
 
 class Trace(Protocol):
@@ -140,7 +143,9 @@ class _Exported:
     def end(self, outcome: str) -> None:
         self._root.set_attribute("agentrun.outcome", outcome)
         self._root.end()
-        self._provider.shutdown()
+        handing_over = Thread(target=self._provider.shutdown, name="spans", daemon=True)
+        handing_over.start()
+        handing_over.join(HAND_OVER)
 
 
 def _provider(exporter: SpanExporter, trace_id: int, span_id: int) -> TracerProvider:

@@ -284,6 +284,7 @@ class Stage:
         self.store: MemoryStore | None = None
         self.drain: Drain | None = None
         self.grace = GRACE
+        self.check_errors = True
         self.endings: list[Ending | None] = []
         self.offload: Callable[[Callable[[], Any]], Awaitable[Any]] = inline
 
@@ -307,7 +308,7 @@ class Stage:
         else:
             life.cancel()
             await asyncio.wait((life,))
-        if self.observer.errors:
+        if self.check_errors and self.observer.errors:
             raise self.observer.errors[0]
         self.endings.append(ending)
         return ending

@@ -278,8 +278,16 @@ class MemoryStore:
         await self._point(f"after {commit.kind}")
         return seq
 
-    async def snapshot(self, version: int, seq: int, codec: int, body: bytes) -> None:
+    async def snapshot(
+        self,
+        version: int,
+        seq: int,
+        codec: int,
+        body: bytes,
+        blobs: Mapping[str, bytes] | None = None,
+    ) -> None:
         await self._answer()
+        self._db.blobs.update(blobs or {})
         if self.snapshot_gate is not None:
             await self.snapshot_gate.wait()
         if self._db.fence != self._fence:
@@ -298,6 +306,12 @@ class MemoryStore:
         if self.lost is not None:
             raise self.lost
         return self._control()
+
+    async def control_changed(self, known: Control) -> Control:
+        """As a renewal would tell it, every third of the TTL."""
+        await asyncio.sleep(TTL / 3)
+        latest = self.control()
+        return latest if latest != known else await self.control_changed(known)
 
     def lease_age(self) -> float:
         if self._db.up and self.renewing:

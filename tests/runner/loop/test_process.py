@@ -115,7 +115,8 @@ def test_a_failpoint_that_is_none_is_bad_configuration(surroundings: dict[str, s
 
 def test_the_module_runs_and_exits_by_code(surroundings: dict[str, str]) -> None:
     path = Path(surroundings["AGENTRUN_TERMINATION_LOG"])
-    env = {"PATH": os.environ["PATH"], "AGENTRUN_TERMINATION_LOG": str(path)}
+    ours = {name: value for name, value in os.environ.items() if "AGENTRUN" not in name}
+    env = {**ours, "AGENTRUN_TERMINATION_LOG": str(path)}
 
     done = subprocess.run(
         [sys.executable, "-m", "agentrun.runner"], env=env, capture_output=True, check=False
@@ -136,7 +137,8 @@ def test_a_termination_message_is_one_bounded_line(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_for_an_ordinary_end_or_where_nothing_can_be(tmp_path: Path) -> None:
-    write_termination(str(tmp_path / "log"), Ending(Exit.DONE))
+    write_termination(str(tmp_path / "log"), Ending(Exit.FENCED))
+    write_termination(str(tmp_path / "log"), Ending(Exit.DONE, "ApprovalPending", "one call"))
     write_termination(
         str(tmp_path / "no" / "such" / "folder"), Ending(Exit.RETRY, "StoreRegressed")
     )
