@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import pytest
 import structlog
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.runner.loop.fakes import Stage, asks, make_spec, says, text
+from tests.runner.loop.virtual import run
 
 from agentrun.run.values import ToolSilence
 from agentrun.runner import reporting
 from agentrun.runner.reporting import Reporter
 from agentrun.telemetry import logs, traces
 from agentrun.telemetry.metrics import Metrics
-from tests.runner.loop.fakes import Stage, asks, make_spec, says, text
-from tests.runner.loop.virtual import run
 
 PRIVATE = "the-private-words"
 

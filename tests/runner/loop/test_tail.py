@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.runner.loop.virtual import now, run
 
 from agentrun.errors import StoreRefused
 from agentrun.runner.clock import Clock
@@ -14,7 +15,6 @@ from agentrun.runner.observer import Observer
 from agentrun.runner.tail import Tail
 from agentrun.store.port import NewCommit
 from agentrun.store.rows import TotalsRow
-from tests.runner.loop.virtual import now, run
 
 
 class Desk:
