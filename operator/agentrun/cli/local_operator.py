@@ -69,10 +69,14 @@ async def _database(where: Where) -> AsyncIterator[Dsns]:
         async with local_postgres(where.state) as dsns:
             yield dsns
         return
+    yield Dsns(where.dsn, where.dsn)
+
+
+async def prepare(dsn: str) -> None:
+    """Bring a given database up to date, before anything is applied that needs it."""
     from agentrun.store.migrate import migrate
 
-    await asyncio.to_thread(migrate, where.dsn)
-    yield Dsns(where.dsn, where.dsn)
+    await asyncio.to_thread(migrate, dsn)
 
 
 @asynccontextmanager

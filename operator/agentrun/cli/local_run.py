@@ -11,11 +11,12 @@ from pathlib import Path
 import click
 
 from agentrun.api import AgentRun, Phase, Reason
-from agentrun.cli.local_operator import local_operator
+from agentrun.cli.local_operator import local_operator, prepare
 from agentrun.cli.manifests import Manifest, read_manifests
 from agentrun.cli.progress import Progress
 from agentrun.cli.where import Where, placed
 from agentrun.cluster.port import UserCluster
+from agentrun.devmodel import load_script
 from agentrun.errors import AgentRunError, NotFound, UsageError
 
 LOOK_AGAIN = 0.2
@@ -51,6 +52,10 @@ async def run(
         async with where.objects() as objects:
             names = await _apply(objects, manifests)
             return 0 if no_wait else await _follow(objects, names, local=False)
+    if model_script is not None:
+        load_script(model_script)
+    if where.dsn is not None:
+        await prepare(where.dsn)
     async with _local_objects(where) as objects:
         names = await _apply(objects, manifests)
         if no_wait:

@@ -51,24 +51,34 @@ class Progress:
             self._live.update(_table(runs), refresh=True)
             return
         for run in runs:
-            row = tuple(run_row(run)[: len(HEADER)])
+            row = (*run_row(run)[: len(HEADER)], trouble(run))
             if self._last.get(row[0]) != row:
                 self._last[row[0]] = row
-                self._console.print(
-                    "  ".join(
-                        f"{name.lower()}={cell}" for name, cell in zip(HEADER, row, strict=True)
-                    ),
-                    markup=False,
-                    highlight=False,
-                    soft_wrap=True,
-                )
+                self._print(row)
+
+    def _print(self, row: tuple[str, ...]) -> None:
+        cells = (
+            f"{name.lower()}={cell}"
+            for name, cell in zip((*HEADER, "MESSAGE"), row, strict=True)
+            if cell
+        )
+        self._console.print("  ".join(cells), markup=False, highlight=False, soft_wrap=True)
+
+
+def trouble(run: AgentRun) -> str:
+    """The message of a run that waits for something; progress needs none."""
+    status = run.status
+    waits = status is not None and status.phase in (Phase.PENDING, Phase.SUSPENDED)
+    return status.message if status is not None and waits else ""
 
 
 def _table(runs: Sequence[AgentRun]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for name in HEADER:
         table.add_column(name, no_wrap=True)
+    table.add_column("MESSAGE")
     for run in runs:
         phase = run.status.phase if run.status else Phase.PENDING
-        table.add_row(*run_row(run)[: len(HEADER)], style=COLOURS.get(phase, ""))
+        cells = (*run_row(run)[: len(HEADER)], trouble(run))
+        table.add_row(*cells, style=COLOURS.get(phase, ""))
     return table
