@@ -11,12 +11,7 @@ from pathlib import Path
 import click
 
 from agentrun import __version__
-import agentrun.cli.act as act
-import agentrun.cli.dev as dev
-import agentrun.cli.local_run as local_run
-import agentrun.cli.read as read
-import agentrun.cli.record as record
-import agentrun.cli.serve as serve
+from agentrun.cli import act, dev, local_run, read, record, serve
 from agentrun.cli.where import Where
 from agentrun.errors import AgentRunError
 

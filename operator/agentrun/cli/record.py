@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -137,7 +138,7 @@ def _text(name: str, report: Report) -> str:
 
 def _write(target: Path | None, data: bytes) -> None:
     if target is None:
-        click.get_binary_stream("stdout").write(data)
+        sys.stdout.buffer.write(data)
     else:
         target.write_bytes(data)
 
