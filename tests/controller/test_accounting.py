@@ -18,6 +18,7 @@ from tests.controller.worlds import (
     world,
 )
 
+from agentrun.cluster.values import ContainerEnd
 from agentrun.controller.actions import Charge, CreatePod, Finish, Mint
 from agentrun.controller.plan.accounting import backoff_ms
 from agentrun.controller.settings import Settings
@@ -128,17 +129,13 @@ def test_a_lease_that_expires_during_the_backoff_is_not_a_second_fault() -> None
 
 
 def test_h29_a_newer_record_is_retried_later_and_costs_nothing() -> None:
-    from tests.controller.test_faults import Spoken
-
-    end = Spoken(75, "Error", None, '{"reason": "CheckpointNewer", "message": "version 2"}')
+    end = ContainerEnd(75, "Error", None, '{"reason": "CheckpointNewer", "message": "version 2"}')
     at = world(row=row(app_faults=6, faults_at_progress=2), pods=(ended_pod(75, runner_end=end),))
     assert first(at) == Charge(AttemptEnd("CheckpointNewer", "None", 75), 300_000)
 
 
 def test_the_words_of_a_bad_configuration_reach_the_user() -> None:
-    from tests.controller.test_faults import Spoken
-
-    end = Spoken(78, "Error", None, '{"reason": "CheckpointCorrupt", "message": "gap at 7"}')
+    end = ContainerEnd(78, "Error", None, '{"reason": "CheckpointCorrupt", "message": "gap at 7"}')
     act = first(world(pods=(ended_pod(78, runner_end=end),)))
     assert isinstance(act, Finish)
     assert (act.reason, act.message) == ("CheckpointCorrupt", "gap at 7")

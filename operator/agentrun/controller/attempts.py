@@ -107,7 +107,7 @@ def _end_records(row: RunRow, end: AttemptEnd | None) -> tuple[records.Record, .
     return (
         records.AttemptEnd(
             attempt=row.attempt,
-            cause=end.cause,
+            cause=str(end.cause),
             fault=cast("Literal['None', 'Infra', 'App']", fault),
             exit_code=end.exit_code,
         ),
@@ -128,13 +128,13 @@ def _link(row: RunRow) -> records.TraceLink | None:
 def finish_body(row: RunRow, action: Finish) -> Encoded:
     """The outcome, after the end of the attempt that it takes the run from."""
     outcome = cast("Literal['Succeeded', 'Failed', 'Cancelled', 'Rejected']", action.state.value)
-    end = records.RunEnd(outcome=outcome, reason=action.reason, message=action.message)
+    end = records.RunEnd(outcome=outcome, reason=str(action.reason), message=action.message)
     return _encoded((*_run_start(row), *_end_records(row, action.end), end))
 
 
 def suspend_body(row: RunRow, action: Suspend) -> Encoded:
     """The suspension, after the end of the attempt that it takes the run from."""
-    suspend = records.RunSuspend(reason=action.reason, message=action.message)
+    suspend = records.RunSuspend(reason=str(action.reason), message=action.message)
     return _encoded((*_end_records(row, action.end), suspend))
 
 

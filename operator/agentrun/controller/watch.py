@@ -44,8 +44,7 @@ def kopf_watch(
     async def watch(operator: Operator, stop: asyncio.Event) -> None:
         registry = kopf.OperatorRegistry()
         register(registry, operator)
-        if login is not None:
-            kopf.on.login(registry=registry)(login)
+        kopf.on.login(registry=registry)(login or credentials)
         ended = asyncio.Event()
         relay = asyncio.create_task(_relay(stop, ended))
         try:
@@ -62,6 +61,12 @@ def kopf_watch(
             raise ClusterUnavailable("the watches have ended", attempted="watch the cluster")
 
     return watch
+
+
+def credentials(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    """Those of the pod it runs in, else of the kubeconfig. Kopf only watches here, so that its
+    unlimited pool holds three connections."""
+    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
 
 async def _relay(stop: asyncio.Event, ended: asyncio.Event) -> None:

@@ -14,7 +14,7 @@ from agentrun.cluster.values import ContainerEnd, PodView
 from agentrun.controller.plan.facts import has_ended
 from agentrun.controller.world import World
 from agentrun.run.exact import parse_json
-from agentrun.store.port import AttemptEnd
+from agentrun.store.port import LEASE_EXPIRED, AttemptEnd
 from agentrun.store.rows import RunRow, RunState
 
 BAD_CONFIGURATION, RETRYABLE, DRAINED = 78, 75, 143
@@ -58,29 +58,10 @@ class Case:
     pod: PodView | None
 
 
-NODE_REASONS = frozenset(
-    {
-        "NodeAffinity",
-        "NodeLost",
-        "NodePorts",
-        "NodeShutdown",
-        "OutOfcpu",
-        "OutOfmemory",
-        "OutOfpods",
-        "Preempting",
-        "Shutdown",
-        "Terminated",
-        "TopologyAffinityError",
-        "UnexpectedAdmissionError",
-    }
-)
-"""Why a kubelet fails a pod without a word of the container: the node's doing, not the program's."""
-
-
 def said(end: ContainerEnd | None) -> tuple[Reason | None, str]:
     """Reason and text of the termination line ``{"reason": ..., "message": ...}``, if there is one."""
     try:
-        value = parse_json(getattr(end, "message", "") or "null")
+        value = parse_json(end.message) if end is not None and end.message else None
     except (ValueError, RecursionError):
         return None, ""
     if not isinstance(value, dict):
@@ -156,7 +137,7 @@ def _taken_away(case: Case) -> Verdict | None:
         return _verdict(case, "Drained", INFRA)
     if exit_code(case) == RETRYABLE and store_was_away(case):
         return _verdict(case, "StoreUnavailable", INFRA)
-    if has_ended(pod) and (pod.runner_end is None or pod.runner_end.reason in NODE_REASONS):
+    if has_ended(pod) and pod.runner_end is None:
         return _verdict(case, "PodFailed", INFRA)
     return None
 
@@ -171,7 +152,7 @@ def _ended(case: Case) -> Verdict | None:
 
 def _lease(case: Case) -> Verdict | None:
     """No sign of an end, but no renewal either (H73: only after a live read found no end)."""
-    return _verdict(case, "LeaseExpired", INFRA) if case.row.lease_expired else None
+    return _verdict(case, LEASE_EXPIRED, INFRA) if case.row.lease_expired else None
 
 
 LIST: tuple[Callable[[Case], Verdict | None], ...] = (

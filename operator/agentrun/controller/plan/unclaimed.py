@@ -29,7 +29,7 @@ from agentrun.controller.plan.facts import (
 )
 from agentrun.controller.plan.faults import NOBODY, whose_fault
 from agentrun.controller.world import World
-from agentrun.store.port import AttemptEnd
+from agentrun.store.port import LEASE_EXPIRED, AttemptEnd
 from agentrun.store.rows import RunRow
 
 
@@ -71,6 +71,6 @@ def _taken(world: World, row: RunRow, pod: PodView) -> Actions:
 
 def avoided_node(world: World, row: RunRow) -> str | None:
     """The node whose pod was taken over by lease expiry, found again after an operator's restart."""
-    lost = {a.fence: a.node for a in row.attempts[-2:] if a.cause == "LeaseExpired"}
+    lost = {a.fence: a.node for a in row.attempts[-2:] if a.cause == LEASE_EXPIRED}
     nodes = [pod.node for pod in world.pods if ours(world, pod) and pod.fence in lost]
     return next((node for node in (*nodes, *lost.values()) if node), None)
