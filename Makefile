@@ -2,7 +2,8 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: demo test bench check venv
+.PHONY: demo test bench check venv image cluster-up cluster-down
+
 
 $(VENV)/.installed: pyproject.toml
 	python3 -m venv $(VENV)
@@ -19,3 +20,18 @@ check: venv ## lint, types, import directions
 
 test: check ## everything
 	$(PY) -m pytest
+
+demo: venv ## a run is killed in the middle and finishes
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/demo/demo.sh
+
+bench: venv ## measured workloads, ratios in one run
+	$(PY) -m bench
+
+image: ## the image, as agentrun:dev
+	docker build -t agentrun:dev .
+
+cluster-up: ## the test cluster, kept; prints the kubeconfig to use
+	tests/cluster/kind/up
+
+cluster-down: ## remove the test cluster
+	tests/cluster/kind/down
