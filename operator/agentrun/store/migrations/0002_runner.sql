@@ -443,3 +443,16 @@ EXCEPTION WHEN insufficient_privilege OR invalid_schema_name THEN
   RAISE WARNING 'PUBLIC keeps its rights on this database: the migration does not own it';
 END
 $$;
+
+-- Anybody may create large objects by default, which fill a disk as well. Only a superuser can take
+-- that away; on a managed server it stays.
+DO $$
+BEGIN
+  REVOKE EXECUTE ON FUNCTION
+    pg_catalog.lo_create(oid), pg_catalog.lo_creat(integer),
+    pg_catalog.lo_from_bytea(oid, bytea)
+  FROM PUBLIC;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE NOTICE 'PUBLIC may create large objects: the migration is not a superuser';
+END
+$$;
