@@ -211,7 +211,7 @@ async def test_h47_a_runner_cannot_take_the_place_of_a_decision(world: World) ->
         {"ref": "\ud800"},
         {"body": bytes(16 * 1024 * 1024 + 1)},
     ],
-    ids=lambda bad: "-".join(bad),
+    ids="-".join,
 )
 async def test_what_does_not_fit_is_refused_and_the_next_goes_on(
     world: World, bad: dict[str, Any]
