@@ -180,10 +180,9 @@ async def test_writes_of_a_clean_run_are_counted_and_few(
         ("create", "pods", 201),
         ("update", "agentruns/status", 200),
         ("update", "agentruns/status", 200),
-        ("deletecollection", "secrets", 200),
         ("update", "agentruns/status", 200),
         ("delete", "pods", 200),
-        ("deletecollection", "secrets", 200),
+        ("delete", "secrets", 200),
     ]
 
 
@@ -264,6 +263,42 @@ async def test_attempt_secrets_hold_what_the_runner_needs(
     await cluster.delete_attempt_secrets(run, keep=[])
     left = {s["metadata"]["name"] for s in server.select("secrets", kube_namespace)}
     assert left == {"mine"}
+
+
+async def test_a_restarted_operator_finds_secrets_by_the_pods_that_name_them(
+    server: ApiServer, cluster: KubeCluster, kube_namespace: str, counted: Counted
+) -> None:
+    """It lists no Secrets: that right would show their contents."""
+    run = applied(server, kube_namespace)
+    for attempt in (1, 2):
+        pod = pod_for(run, attempt)
+        await cluster.create_secret(secret_for(run, pod.secret_name, attempt))
+        await cluster.create_pod(pod)
+    ended = {"status": {"phase": "Failed"}}
+    target = ("pod", pod_for(run, 1).key.name, "-n", kube_namespace, "--subresource=status")
+    server.kubectl("patch", *target, "-p", json.dumps(ended))
+    restarted = KubeCluster(
+        await connect(kubeconfig=server.kubeconfig, count=lambda *what: counted.append(what))
+    )
+    counted.clear()
+    await restarted.delete_attempt_secrets(run, keep=[])
+    await restarted.close()
+    left = {s["metadata"]["name"] for s in server.select("secrets", kube_namespace)}
+    assert left == {pod_for(run, 2).secret_name}
+    assert counted == [("list", "pods", 200), ("delete", "secrets", 200)]
+
+
+async def test_a_secret_of_somebody_else_with_our_name_stays(
+    server: ApiServer, cluster: KubeCluster, kube_namespace: str
+) -> None:
+    """H50"""
+    run = applied(server, kube_namespace)
+    await cluster.create_secret(secret_for(run, "one-attempt"))
+    server.kubectl("delete", "secret", "one-attempt", "-n", kube_namespace)
+    squatter = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one-attempt"}}
+    server.create(squatter, kube_namespace)
+    await cluster.delete_attempt_secrets(run, keep=[])
+    assert server.find("secret", "one-attempt", kube_namespace) is not None
 
 
 async def test_the_kube_iterator_of_changes_is_empty(cluster: KubeCluster) -> None:

@@ -80,7 +80,11 @@ class Cluster(Protocol):
         ...
 
     async def delete_attempt_secrets(self, run: AgentRun, keep: Sequence[str]) -> None:
-        """Delete this run's attempt Secrets by label, but for the names in ``keep``."""
+        """Delete this run's attempt Secrets, but for the names in ``keep``.
+
+        In a cluster the operator can list none: after its restart, one whose pod was never created
+        stays until the run goes. The database has voided it.
+        """
         ...
 
     async def create_approval(self, approval: Approval) -> Approval:

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from agentrun.api import AgentRun, AgentRunStatus, Approval, ApprovalStatus
-from agentrun.api.names import API_VERSION, LABEL_APP_MANAGED_BY, LABEL_ATTEMPT, LABEL_RUN
+from agentrun.api.names import API_VERSION, LABEL_RUN
+from agentrun.cluster.kube.attempt_secrets import AttemptSecrets
 from agentrun.cluster.kube.containers import PodDefaults
 from agentrun.cluster.kube.namespaces import Namespaces
 from agentrun.cluster.kube.pod_manifest import claim_manifest, pod_manifest, secret_manifest
@@ -69,6 +70,7 @@ class KubeCluster:
         self._clock = clock
         self._new_id = new_id
         self._facts = Namespaces(rest, monotonic)
+        self._secrets = AttemptSecrets(rest)
 
     async def close(self) -> None:
         """Close connections."""
@@ -133,18 +135,13 @@ class KubeCluster:
     async def create_secret(self, secret: AttemptSecret) -> SecretView:
         """Immutable, owned by the run."""
         body = secret_manifest(secret, self._defaults)
-        return secret_view(await self._create(SECRETS, secret.key.namespace, body))
+        view = secret_view(await self._create(SECRETS, secret.key.namespace, body))
+        self._secrets.created(secret.run, view)
+        return view
 
     async def delete_attempt_secrets(self, run: AgentRun, keep: Sequence[str]) -> None:
-        """One request, chosen by the server, so that no Secret is read; what it answers is not
-        looked at. Only Secrets that carry the labels of an attempt of this run."""
-        wanted = f"{LABEL_RUN}={run.metadata.name},{LABEL_ATTEMPT},{LABEL_APP_MANAGED_BY}={MANAGER}"
-        query = {"labelSelector": wanted}
-        if keep:
-            query["fieldSelector"] = ",".join(f"metadata.name!={name}" for name in keep)
-        await self._rest.call(
-            "deletecollection", SECRETS, run.metadata.namespace, query=query, read=False
-        )
+        """By name, because the operator may neither list Secrets nor delete a collection."""
+        await self._secrets.delete(run, keep)
 
     async def create_approval(self, approval: Approval) -> Approval:
         """Undecided, whatever was given (H37)."""

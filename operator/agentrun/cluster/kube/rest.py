@@ -44,7 +44,6 @@ _METHODS: Final = {
     "update": "PUT",
     "patch": "PATCH",
     "delete": "DELETE",
-    "deletecollection": "DELETE",
 }
 
 
