@@ -19,7 +19,7 @@ __all__ = ["WIRE_NAME_MAX", "matches", "wire_name", "wire_names"]
 
 WIRE_NAME_MAX = 64
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
-_HASH = 8
+_DIGITS = (8, 16, 32, 63)
 
 
 def wire_name(server: str, tool: str) -> str:
@@ -32,16 +32,20 @@ def wire_name(server: str, tool: str) -> str:
 def wire_names(tools: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """``(server, tool)`` to wire name, all different, whatever the order of the list.
 
-    Two tools whose plain names are equal (``a`` + ``b__c`` and ``a__b`` + ``c``) both get a hash: the
-    name of neither then depends on which came first.
+    Tools whose names would be equal (``a`` + ``b__c`` and ``a__b`` + ``c``) all get a hash: the name
+    of none then depends on which came first. A server that picks names in order to collide with such
+    a hash only makes the hashes longer.
     """
-    wanted = {tool: wire_name(*tool) for tool in tools}
-    taken = Counter(wanted.values())
-    return {
-        tool: name if taken[name] == 1 else _hashed(name, *tool) for tool, name in wanted.items()
-    }
+    names = {tool: wire_name(*tool) for tool in tools}
+    for digits in _DIGITS:
+        taken = Counter(names.values())
+        clashing = [tool for tool, name in names.items() if taken[name] > 1]
+        if not clashing:
+            break
+        names |= {tool: _hashed(names[tool], *tool, digits) for tool in clashing}
+    return names
 
 
-def _hashed(fit: str, server: str, tool: str) -> str:
+def _hashed(fit: str, server: str, tool: str, digits: int = _DIGITS[0]) -> str:
     digest = hashlib.sha256(f"{server}\n{tool}".encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{fit[: WIRE_NAME_MAX - _HASH - 1]}_{digest[:_HASH]}"
+    return f"{fit[: WIRE_NAME_MAX - digits - 1]}_{digest[:digits]}"

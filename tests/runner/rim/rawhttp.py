@@ -70,7 +70,7 @@ class RawServer:
 
 
 async def _gone(reader: asyncio.StreamReader, answering: asyncio.Future[None]) -> None:
-    while not reader.at_eof() and not answering.done():
+    while not reader.at_eof() and not answering.done():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 

@@ -13,11 +13,12 @@ from agentrun.run.values import ModelRequest
 from agentrun.runner.model import Deadlines, Model, ModelNote, open_model
 
 Event = dict[str, Any]
+DEADLINES = Deadlines(connect=10, quiet=20, total=60)
 KEY = "sk-test-0123456789abcdef"
 
 
 def start(**usage: Any) -> Event:
-    message = {
+    message: Event = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
@@ -86,7 +87,7 @@ def rig(
     *,
     retries: int = 2,
     key: str | None = KEY,
-    deadlines: Deadlines = Deadlines(connect=10, quiet=20, total=60),
+    deadlines: Deadlines = DEADLINES,
     base_url: str = "",
     sleep: Callable[[float], Awaitable[None]] | None = None,
     **more: Any,

@@ -10,11 +10,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-
-from agentrun.api import Bedrock, ModelSpec, Provider
-from agentrun.errors import InvalidSpec, ModelRefused, ModelUnavailable
-from agentrun.run.records import Usage
-from agentrun.runner.model import Deadlines, ProviderUnavailable, open_model
 from tests.runner.rim.rawhttp import (
     Answer,
     RawServer,
@@ -38,6 +33,12 @@ from tests.runner.rim.replies import (
     text,
     tool,
 )
+from tests.runner.rim.toolcalls import until
+
+from agentrun.api import Bedrock, ModelSpec, Provider
+from agentrun.errors import InvalidSpec, ModelRefused, ModelUnavailable
+from agentrun.run.records import Usage
+from agentrun.runner.model import Deadlines, ProviderUnavailable, open_model
 
 
 async def outcome(*answers: Answer, **options: Any) -> tuple[Any, Rig, RawServer]:
@@ -238,13 +239,11 @@ async def test_a_cancelled_request_hangs_up() -> None:
     async with raw_server(sse(start(), end="pings")) as server:
         made = rig(server.url)
         asking = asyncio.ensure_future(made.model.complete(request()))
-        while not server.seen:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.seen)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        while not server.gone:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.gone)
         await made.model.close()
     assert made.notes == []
 

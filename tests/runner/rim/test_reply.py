@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from tests.runner.rim.replies import Event, block, says, start, stop, text, tool
 
 from agentrun.run.records import Usage
 from agentrun.run.values import Reply
 from agentrun.runner.model.faults import Kind, TryFailed
 from agentrun.runner.model.reply import finish
 from agentrun.runner.model.stream import Assembly
-from tests.runner.rim.replies import Event, block, says, start, stop, text, tool
 
 
 def assemble(events: list[Event]) -> Assembly:
@@ -59,7 +59,7 @@ def test_thinking_keeps_its_signature_and_redacted_thinking_its_data() -> None:
 
 def test_a_block_of_an_unknown_type_survives_with_everything_in_it() -> None:
     opening = {"type": "weather_map", "zone": "EU", "layers": [1], "n": 10**30}
-    deltas = [
+    deltas: list[Event] = [
         {"type": "map_delta", "layers": [2, 3]},
         {"type": "map_delta", "note": "a"},
         {"type": "map_delta", "note": "b", "done": True},

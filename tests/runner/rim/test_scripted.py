@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.peers import modelscripts as ms
+from tests.runner.rim.replies import Rig, exactly, request, rig
 
 from agentrun.devmodel import load_script, open_server
 from agentrun.errors import ModelRefused
 from agentrun.run.exact import exact_json
 from agentrun.runner.model import ProviderUnavailable
-from tests.peers import modelscripts as ms
-from tests.runner.rim.replies import Rig, exactly, request, rig
 
 
 async def ask(tmp_path: Path, rules: list[Any], *requests: Any, **options: Any) -> list[Any]:

@@ -19,10 +19,11 @@ NO_KEY = "none"
 @dataclass(frozen=True, slots=True)
 class Deadlines:
     """Seconds. ``quiet`` bounds the time without content: pings do not count, or a stream of nothing
-    but pings would never end. ``total`` bounds one try."""
+    but pings would never end; it is long because a model may think for minutes without a word.
+    ``total`` bounds one try."""
 
     connect: float = 10.0
-    quiet: float = 300.0
+    quiet: float = 600.0
     total: float = 3600.0
 
 

@@ -113,10 +113,13 @@ class Mended(httpx2.AsyncByteStream):
                     continue
                 yield self._mend(b"".join((*parts, head, newline)))
                 parts = [tail] if tail else []
+            if parts:
+                yield self._mend(b"".join(parts))
         except httpx2.TransportError as error:
             note(self._exchange, error)
-        if parts:
-            yield self._mend(b"".join(parts))
+        except UnicodeDecodeError:
+            if self._exchange is not None:
+                self._exchange.fault = "the answer is not UTF-8"
 
     async def aclose(self) -> None:
         await self._inner.aclose()  # type: ignore[union-attr]
@@ -124,6 +127,8 @@ class Mended(httpx2.AsyncByteStream):
     def _mend(self, text: bytes) -> bytes:
         if not self._plain:
             return text
+        if not text.isascii():
+            text.decode()  # the SDK would replace what is not UTF-8, and nobody would know
         mended, count = mend_json(text)
         if self._exchange is not None:
             self._exchange.sanitized += count

@@ -58,6 +58,8 @@ class Link:
     @classmethod
     async def open(cls, target: Target) -> Link:
         """Connect and shake hands. Raises Unreachable."""
+        if target.kind is Kind.WORKSPACE and target.socket is None:
+            raise Unreachable("the socket of the workspace was not given", again=False)
         link = cls(target)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         link._owner = asyncio.create_task(link._own(ready), name=f"tool server {target.name}")

@@ -46,8 +46,10 @@ class ToolRoom(Protocol):
         """
         ...
 
-    async def call(self, call: OutgoingCall, *, may_send: Callable[[], bool]) -> ToolOutcome:
-        """Send a call once.
+    async def call(
+        self, call: OutgoingCall, *, may_send: Callable[[], bool], not_after: float | None = None
+    ) -> ToolOutcome:
+        """Send a call once. ``not_after``: wall-clock seconds, enforced by the bundled server.
 
         A ToolAnswer is what the server itself said; everything else that can have reached it is a
         ToolSilence. Raises ToolServerUnavailable only when provably nothing was executed, NotSent

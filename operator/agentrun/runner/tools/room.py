@@ -67,7 +67,9 @@ class Servers:
             judged = await self._reach(server, _CALL, send)
             spent = round((self._clock() - started) * 1000)
             sanitized = replaced + exchanges[-1].sanitized
-            return await self._outcome(server, judged, spent, sanitized)
+            return await self._outcome(
+                server, judged, spent, sanitized, timed=not_after is not None
+            )
 
     async def restore_files(self, server: str, files: Files, fetch: Fetch) -> None:
         """Only for a workspace whose files are recorded; nothing to do for any other."""
@@ -131,7 +133,7 @@ class Servers:
             ) from None
 
     async def _outcome(
-        self, server: Server, judged: Verdict, spent: int, sanitized: int
+        self, server: Server, judged: Verdict, spent: int, sanitized: int, *, timed: bool
     ) -> ToolOutcome:
         if isinstance(judged, Silent):
             return ToolSilence(judged.why)
@@ -140,7 +142,8 @@ class Servers:
         meta = judged.result.get("_meta")
         own = meta if isinstance(meta, dict) and server.target.persistence is not None else {}
         if own.get(META_NOT_SENT) is True:
-            raise NotSent("the workspace turned it away", attempted=_CALL, on=server.target.name)
+            refused = NotSent if timed else ToolServerUnavailable
+            raise refused("the workspace turned it away", attempted=_CALL, on=server.target.name)
         server.seen_generation = own.get(META_GENERATION, server.seen_generation)
         content, failed = result_content(judged.result)
         if server.files is None:

@@ -21,6 +21,9 @@ from agentrun.runner.tools.exchange import CURRENT, Exchange, RpcError
 _PLACEHOLDER: dict[str, Any] = {"content": [], "resultType": "complete"}
 """A result that every protocol version accepts."""
 
+_TRACE = ("traceparent", "tracestate", "baggage")
+"""Put into every request by the SDK, whatever its receiver."""
+
 Streams = tuple[Any, Any]
 """Read and write stream of a transport."""
 
@@ -54,7 +57,13 @@ class Tap:
     def outgoing(self, message: Any) -> Exchange | None:
         """The exchange that this message is the request of, if it is one."""
         exchange = CURRENT.get()
-        if exchange is None or not isinstance(message, JSONRPCRequest):
+        if not isinstance(message, JSONRPCRequest):
+            return None
+        meta = (message.params or {}).get("_meta")
+        if isinstance(meta, dict):
+            for name in _TRACE:
+                meta.pop(name, None)
+        if exchange is None:
             return None
         if exchange.request_id is not None and not exchange.many:
             return None
