@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -522,6 +523,20 @@ async def test_a_terminated_supervisor_drains_its_runner(state: Path) -> None:
         view = await here.ended(pod)
         assert view.runner_end is not None
         assert view.runner_end.exit_code == 143
+
+
+async def test_without_its_folder_a_pod_ends(tmp_path: Path) -> None:
+    """Somebody removed the state folder: what nobody can stop any more must not go on."""
+    marker, root = tmp_path / "marker", tmp_path / "state"
+    spin = f"while true; do sleep 0.05; done; : {marker}"
+    async with local(root, spin, spin) as here:
+        await here.running(await here.start(toolServers=WORKSPACE))
+        shutil.rmtree(root)
+
+        async def none_left() -> bool:
+            return not marked(marker)
+
+        await until(none_left, "everything of the pod has ended")
 
 
 async def test_a_run_being_deleted_in_the_foreground_is_seen_deleting(state: Path) -> None:

@@ -224,6 +224,13 @@ async def test_a_list_that_expires_is_read_from_the_start() -> None:
         assert [item["n"] for item in await api.rest.pages(PODS, None)] == [3]
 
 
+async def test_a_list_that_always_expires_is_given_up() -> None:
+    async with fake(lambda *_: web.json_response({"reason": "Expired"}, status=410)) as api:
+        with pytest.raises(Expired):
+            await api.rest.pages(PODS, None)
+        assert len(api.seen) == 3
+
+
 async def test_a_stream_is_given_line_by_line() -> None:
     async with fake(lambda *_: web.Response(text="one\ntwo\nthree")) as api:
         lines = [line async for line in api.rest.lines(PODS, "team", "one", "log", {})]

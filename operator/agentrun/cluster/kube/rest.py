@@ -159,20 +159,27 @@ class Rest:
     ) -> list[Body]:
         """All objects of a collection, 500 at a time; from the start again if the list expired
         under way, so that what is returned is one consistent state."""
-        items: list[Body] = []
+        for left in reversed(range(TRIES)):
+            try:
+                return [item async for item in self._items(resource, namespace, query or {})]
+            except Expired:
+                if left == 0:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _items(
+        self, resource: Resource, namespace: str | None, query: Mapping[str, str]
+    ) -> AsyncIterator[Body]:
         token = ""
         while True:
             more = {"continue": token} if token else {}
-            asked = {**(query or {}), "limit": str(PAGE), **more}
-            try:
-                page = await self.call("list", resource, namespace, query=asked)
-            except Expired:
-                items, token = [], ""
-                continue
-            items += page["items"]
+            asked = {**query, "limit": str(PAGE), **more}
+            page = await self.call("list", resource, namespace, query=asked)
+            for item in page["items"]:
+                yield item
             token = page["metadata"].get("continue") or ""
             if not token:
-                return items
+                return
 
     async def lines(
         self, resource: Resource, namespace: str, name: str, sub: str, query: Mapping[str, str]

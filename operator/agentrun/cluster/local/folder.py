@@ -23,9 +23,14 @@ class StateFolder:
 
     @classmethod
     def open(cls, root: Path) -> StateFolder:
-        """Make what is missing; the path becomes absolute, because pods run elsewhere."""
+        """Make what is missing; the path becomes absolute, because pods run elsewhere.
+
+        The mode of a folder that exists is left alone: a database that runs as another user may
+        have to pass through it. What holds content is private by itself.
+        """
         folder = cls(root.absolute())
-        private_folder(folder.root)
+        if not folder.root.exists():
+            private_folder(folder.root)
         for part in ("pods", "secrets", "logs", "volumes"):
             private_folder(folder.root / part)
         return folder

@@ -166,8 +166,13 @@ class Supervisor:
                 self.workspace = 0
 
     def _heed_stop(self) -> None:
-        """SIGTERM, the grace period, SIGKILL. A later request may shorten the period."""
+        """SIGTERM, the grace period, SIGKILL. A later request may shorten the period.
+
+        When the folder itself is gone, nobody can see or stop this pod any more: it ends at once.
+        """
         request = read_json(self.folder / DELETE)
+        if request is None and not (self.folder / POD).exists():
+            request = {"grace": 0}
         if request is None and not self.terminated:
             return
         grace = (request or self.pod)["grace"]
@@ -201,10 +206,9 @@ class Supervisor:
             return ""
 
     def _record(self, code: int, reason: str, message: str = "") -> None:
-        write_json(
-            self.folder / END,
-            {"exitCode": code, "reason": reason, "message": message, "at": time.time()},
-        )
+        end = {"exitCode": code, "reason": reason, "message": message, "at": time.time()}
+        with suppress(FileNotFoundError):
+            write_json(self.folder / END, end)
 
 
 def _descendants() -> set[int]:
