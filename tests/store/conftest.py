@@ -13,6 +13,7 @@ import pytest
 
 from agentrun.store.embedded import EmbeddedPostgres
 
+from .proxy import Proxy
 from .world import World
 
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -87,3 +88,13 @@ def sql(postgres: EmbeddedPostgres) -> Iterator[psycopg.Connection]:
     """The owner's connection, to look and to meddle."""
     with psycopg.connect(postgres.dsn, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture
+def proxy(postgres: EmbeddedPostgres) -> Iterator[Proxy]:
+    """A wire to the shared server, for runners."""
+    folder = short_folder()
+    made = Proxy(folder, postgres.runner_dsn)
+    yield made
+    made.close()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -147,7 +147,7 @@ async def test_takeovers_of_an_owner_that_never_stops_writing(
         runner, claim = await world.active()
         acknowledged: list[int] = []
         writing = asyncio.create_task(_write_until_fenced(runner, acknowledged))
-        await eventually(lambda: len(acknowledged) > 3, "it writes")
+        await eventually(lambda so_far=acknowledged: len(so_far) > 3, "it writes")  # type: ignore[misc]
         minted = None
         while minted is None:
             row = await world.row(claim.run_uid)

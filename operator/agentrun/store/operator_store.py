@@ -262,25 +262,54 @@ class PostgresOperatorStore:
     async def _query(
         self, statement: str, on: str, factory: RowFactory[Any], /, **parameters: Any
     ) -> list[Any]:
-        """Run one named statement. Past the deadline the connection is closed, not returned."""
+        """Run one named statement, again on another connection if this one turns out to be dead.
+
+        After a restart of the server every pooled connection is. Whatever changes something names
+        the fence it saw, so a repeat that finds its own work done answers "facts have moved".
+        """
+        tries = self._pool.max_size + 1
+        while True:
+            tries -= 1
+            try:
+                async with self._pool.connection() as connection:
+                    return await self._execute(connection, statement, factory, parameters)
+            except _DeadConnection as error:
+                if not tries:
+                    raise translate(error.cause, statement, on) from error.cause
+            except PoolTimeout as error:
+                raise StoreUnavailable("no connection", attempted=statement, on=on) from error
+            except (psycopg.Error, OSError) as error:
+                raise translate(error, statement, on) from error
+
+    async def _execute(
+        self,
+        connection: psycopg.AsyncConnection[Any],
+        statement: str,
+        factory: RowFactory[Any],
+        parameters: Mapping[str, Any],
+    ) -> list[Any]:
+        """Past the deadline the socket is closed, which ends what a frozen server does not."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._deadline
+        watch = loop.call_at(until, connection.pgconn.finish)
         try:
-            async with self._pool.connection() as connection:
-                watch = asyncio.get_running_loop().call_later(self._deadline, _cut, connection)
-                try:
-                    cursor = connection.cursor(row_factory=factory, binary=True)
-                    await cursor.execute(SQL[statement], parameters)
-                    return await cursor.fetchall()
-                finally:
-                    watch.cancel()
-        except PoolTimeout as error:
-            raise StoreUnavailable("no connection in time", attempted=statement, on=on) from error
-        except (psycopg.Error, OSError) as error:
-            raise translate(error, statement, on) from error
+            cursor = connection.cursor(row_factory=factory, binary=True)
+            await cursor.execute(SQL[statement], parameters)
+            return await cursor.fetchall()
+        except psycopg.OperationalError as error:
+            if connection.closed and loop.time() < until:
+                raise _DeadConnection(error) from error
+            raise
+        finally:
+            watch.cancel()
 
 
-def _cut(connection: psycopg.AsyncConnection[Any]) -> None:
-    """End a statement that a frozen server does not answer: by its socket."""
-    connection.pgconn.finish()
+class _DeadConnection(Exception):
+    """The connection had ended before the statement, or ended under it."""
+
+    def __init__(self, cause: psycopg.OperationalError) -> None:
+        super().__init__()
+        self.cause = cause
 
 
 def _seen(seen: Seen) -> dict[str, Any]:

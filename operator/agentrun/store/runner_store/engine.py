@@ -33,7 +33,6 @@ from agentrun.store.runner_store.jobs import Job, Rows
 from agentrun.store.runner_store.ledger import Entry, Group, Ledger
 from agentrun.store.runner_store.wire import Wire
 
-_IDLE_SECONDS = 5.0
 _FIRST_BACKOFF = 0.05
 
 
@@ -80,6 +79,7 @@ class Engine:
         *,
         ttl: float,
         stall_seconds: float | None,
+        idle_seconds: float,
         ambient: Ambient,
         listener: Listener,
     ) -> None:
@@ -91,6 +91,7 @@ class Engine:
         self.wire = Wire(dsn, f"agentrun {hold.run_uid[:36]}/{hold.fence}", ambient.clock)
         self._ambient = ambient
         self._stall = stall_seconds
+        self._idle = idle_seconds
         self._listener = listener
         self._jobs: deque[Job] = deque()
         self._later: deque[Job] = deque()
@@ -188,14 +189,14 @@ class Engine:
             return self._append
         if self._later:
             return self._work(self._later)
-        if self.wire.connection is not None and now >= self._used_at + _IDLE_SECONDS:
+        if self.wire.connection is not None and now >= self._used_at + self._idle:
             return self.wire.disconnect
         return None
 
     def _next_event(self, now: float) -> float | None:
         times = []
         if self.wire.connection is not None:
-            times.append(self._used_at + _IDLE_SECONDS)
+            times.append(self._used_at + self._idle)
         if self.lease.renewing and self.lease.answered is not None and not self._stalled(now):
             times.append(self.lease.answered + self.lease.ttl / 3)
         return max(0.001, min(times) - now) if times else None

@@ -31,23 +31,39 @@ def open_runner_store(
     node: str | None = None,
     ttl_hint: float = 60.0,
     stall_seconds: float | None = None,
+    idle_seconds: float = 5.0,
     ambient: Ambient | None = None,
 ) -> PostgresRunnerStore:
     """One attempt's hold on its run. Connects with the first call; call it inside the event loop.
 
     ``secret`` is the raw attempt secret, ``holder`` the pod's UID, ``nonce`` made afresh by this
     process. ``ttl_hint`` bounds statements until the claim has told the real TTL.
-    ``stall_seconds``: without ``mark_progress`` for longer, the lease is not renewed.
+    ``stall_seconds``: without ``mark_progress`` for longer, the lease is not renewed. The connection
+    is closed after ``idle_seconds`` without use: a thousand waiting pods hold no connections.
     """
     hold = Hold(run_uid, fence, secret, holder, nonce, node)
-    return PostgresRunnerStore(dsn, hold, ttl_hint, stall_seconds, ambient or Ambient())
+    return PostgresRunnerStore(
+        dsn,
+        hold,
+        ttl=ttl_hint,
+        stall_seconds=stall_seconds,
+        idle_seconds=idle_seconds,
+        ambient=ambient or Ambient(),
+    )
 
 
 class PostgresRunnerStore:
     """Implements :class:`agentrun.store.port.RunnerStore`."""
 
     def __init__(
-        self, dsn: str, hold: Hold, ttl: float, stall_seconds: float | None, ambient: Ambient
+        self,
+        dsn: str,
+        hold: Hold,
+        *,
+        ttl: float,
+        stall_seconds: float | None,
+        idle_seconds: float,
+        ambient: Ambient,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock = ambient.clock
@@ -56,7 +72,13 @@ class PostgresRunnerStore:
         self._news: set[asyncio.Future[None]] = set()
         listener = Listener(control=self._tell_news, lost=self._tell_news)
         self._engine = Engine(
-            dsn, hold, ttl=ttl, stall_seconds=stall_seconds, ambient=ambient, listener=listener
+            dsn,
+            hold,
+            ttl=ttl,
+            stall_seconds=stall_seconds,
+            idle_seconds=idle_seconds,
+            ambient=ambient,
+            listener=listener,
         )
 
     async def claim(self) -> Claim:
