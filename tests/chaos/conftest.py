@@ -1,0 +1,31 @@
+"""The grounds on which scenes play, one set per session."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.chaos.harness.grounds import Grounds, grounds
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder is chaos, and may take its time on a busy machine."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.chaos)
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Grounds]:
+    """Database, tool server and reaper of the session."""
+    root = Path(tempfile.mkdtemp(prefix="chaos-"))
+    try:
+        with grounds(root) as made:
+            yield made
+    finally:
+        shutil.rmtree(root, ignore_errors=True)

@@ -1,0 +1,124 @@
+"""Runs to be disturbed: manifests and the scripts that their models play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.peers.modelscripts import DONE, Script, call, reply, save, script
+
+from agentrun.devmodel import load_script
+from agentrun.devmodel.server import open_server
+
+Manifest = dict[str, Any]
+USAGE = {"input": 100, "output": 10, "cacheRead": 7, "cacheWrite": 3}
+PRICING = {"inputPerMTok": "3", "outputPerMTok": "15"}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A scripted model that listens, and the log of what it was asked."""
+
+    url: str
+    log: Path
+
+
+@contextmanager
+def model(folder: Path, document: Script) -> Iterator[Model]:
+    """Play a script in this process until the end of the block."""
+    path = save(document, folder / "model.yaml")
+    log = folder / "model.jsonl"
+    with open_server(load_script(path), log=log) as server:
+        yield Model(f"http://127.0.0.1:{server.port}", log)
+
+
+def manifest(
+    model_url: str,
+    tools_url: str,
+    *,
+    name: str = "run",
+    ttl: int = 3,
+    workspace: bool = True,
+    limits: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> Manifest:
+    """One agent with the shared tool server and, if wanted, files."""
+    servers: list[dict[str, Any]] = [{"name": "ops", "url": tools_url}]
+    if workspace:
+        servers.append({"name": "workspace", "workspace": {}})
+    return {
+        "apiVersion": "agentrun.dev/v1alpha1",
+        "kind": "AgentRun",
+        "metadata": {"name": name},
+        "spec": {
+            "prompt": "Do the work, step by step.",
+            "agents": [
+                {
+                    "name": "clerk",
+                    "instructions": "You are careful.",
+                    "tools": ["ops.*", "workspace.*"],
+                    "maxTurns": 500,
+                }
+            ],
+            "model": {"name": "scripted", "baseURL": model_url},
+            "pricing": PRICING,
+            "toolServers": servers,
+            "lease": {"ttlSeconds": ttl},
+            "limits": {"retries": 200, "infraRetries": 200, **(limits or {})},
+            **spec,
+        },
+    }
+
+
+def note(content: str, *, append: bool = True) -> dict[str, Any]:
+    """A call that writes into the workspace."""
+    return call("write_file", server="workspace", path="notes.md", content=content, append=append)
+
+
+def everything() -> Script:
+    """Several turns with parallel calls, effects, files, an error and slow steps.
+
+    Replies of turns 0, 1 and 4 take long enough for the points inside a model call, the slow calls
+    of turn 1 for those inside a tool call.
+    """
+    slow = call("slow", seconds=0.4, text="slowly")
+    return script(
+        reply(
+            0,
+            text="First.",
+            tools=[call("charge", amount=100), call("echo", text="parallel"), note("# Notes\n")],
+            usage=USAGE,
+            delay=0.4,
+        ),
+        reply(
+            1,
+            thinking="Slow things next.",
+            text="Second.",
+            tools=[slow, call("charge", amount=20), call("slow", seconds=0.5, text="slower")],
+            usage=USAGE,
+            delay=0.4,
+        ),
+        reply(
+            2,
+            text="Third.",
+            tools=[note("- charged 120\n"), call("fail", message="no such thing")],
+            usage=USAGE,
+        ),
+        reply(
+            3,
+            text="Fourth.",
+            tools=[
+                call("read_file", server="workspace", path="notes.md"),
+                call("charge", amount=3),
+            ],
+            usage=USAGE,
+        ),
+        reply(4, text=DONE, usage=USAGE, delay=0.4),
+    )
+
+
+NOTES = b"# Notes\n- charged 120\n"
+"""What the workspace holds at the end of ``everything``."""
