@@ -92,7 +92,7 @@ def _checkpoint(world: World, summary: Summary) -> Saying:
         return Saying(kind, FALSE, Reason.STORE_UNAVAILABLE.value, "the store does not answer")
     if summary.reason in UNHEALTHY:
         return Saying(kind, FALSE, str(summary.reason), summary.message)
-    if world.row is None or world.row.last_commit_at is None:
+    if world.row is None or not world.row.attempt:
         return Saying(kind, UNKNOWN, Reason.NOT_FINISHED.value)
     return Saying(kind, TRUE, Reason.CHECKPOINT_SAVED.value)
 

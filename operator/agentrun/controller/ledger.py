@@ -44,6 +44,7 @@ class Ledger:
         self._troubles: dict[str, _Retry] = {}
         self._patched: dict[str, float] = {}
         self._littered: set[str] = set()
+        self._purged: dict[str, int] = {}
         self._events: dict[tuple[str, str, str], float] = {}
         self._terminating: set[str] = set()
         self._namespaces: dict[str, str] = {}
@@ -89,13 +90,15 @@ class Ledger:
                 and row.run_uid in self._littered
                 and (row.attempt > 1 or used.count > 1)
             )
+        unknown = row.state.terminal and row.attempt > 0 and not shown
         return row.run_uid in self._littered or (
-            row.state.terminal and row.attempt > 0 and not shown
+            unknown and self._purged.get(row.run_uid) != row.fence
         )
 
     def purged(self, row: RunRow) -> None:
         """The Secrets of a run that no pod needs are gone."""
         self._littered.discard(row.run_uid)
+        self._purged[row.run_uid] = row.fence
 
     def trouble(self, uid: str) -> Trouble | None:
         """Why the last try for this object failed, and how long until the next."""
@@ -157,4 +160,5 @@ class Ledger:
         self._wishes.pop(uid, None)
         self._troubles.pop(uid, None)
         self._patched.pop(uid, None)
+        self._purged.pop(uid, None)
         self._littered.discard(uid)

@@ -93,7 +93,7 @@ class Poll:
     installation: str
     usual: float
     _before: dict[str, Glance] = field(default_factory=dict)
-    _shown: dict[ObjectKey, float] = field(default_factory=dict)
+    _woken: dict[ObjectKey, float] = field(default_factory=dict)
 
     async def once(self) -> tuple[RunRow, ...]:
         """One look. StoreError when the store does not answer; then nothing is concluded."""
@@ -107,13 +107,17 @@ class Poll:
         for key in changes.progressed:
             self._progressed(key)
         live = {known.key for known in after.values()}
-        self._shown = {key: at for key, at in self._shown.items() if key in live}
+        self._woken = {key: at for key, at in self._woken.items() if key in live}
         return rows
 
     def _progressed(self, key: ObjectKey) -> None:
+        """Now if the last wake is long enough ago, else once it is; one wake covers what is between."""
         now = self.clock()
-        due = max(self._shown.get(key, now), now)
-        self._shown[key] = due + PROGRESS_PATCH_SECONDS if due <= now else due
+        last = self._woken.get(key)
+        if last is not None and last > now:
+            return
+        due = now if last is None else max(last + PROGRESS_PATCH_SECONDS, now)
+        self._woken[key] = due
         self.queue.add_after(key, due - now)
 
     async def run(self, stop: asyncio.Event) -> None:
