@@ -18,17 +18,8 @@ from agentrun.store.roles import LOCAL_ROLE
 from agentrun.store.runner_store.facade import PostgresRunnerStore
 
 from .conftest import Own
+from .outside import worlds
 from .world import World, commit, eventually, totals
-
-
-@asynccontextmanager
-async def worlds(postgres: EmbeddedPostgres) -> AsyncIterator[World]:
-    """An operator on a server of one's own."""
-    made = await World.on(postgres)
-    try:
-        yield made
-    finally:
-        await made.close()
 
 
 class Load:
