@@ -36,11 +36,22 @@ def image(cluster: Nodes) -> str:
     return reference
 
 
+@pytest.fixture(scope="module")
+def kinds(cluster: Nodes) -> Iterator[None]:
+    """The CRDs. Those that were there, perhaps a chart's, are left alone."""
+    names = [f"crd/{plural}.agentrun.dev" for plural in ("agentruns", "approvals")]
+    missing = [name for name in names if cluster.find(*name.split("/")) is None]
+    if missing:
+        cluster.apply("---\n".join(path.read_text() for path in sorted(CRDS.iterdir())))
+    for name in names:
+        cluster.wait(name, "condition=Established")
+    yield
+    if missing:
+        cluster.kubectl("delete", *missing, "--wait=false")
+
+
 @pytest.fixture
-def namespace(cluster: Nodes) -> Iterator[str]:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    for name in ("agentruns", "approvals"):
-        cluster.wait(f"crd/{name}.agentrun.dev", "condition=Established")
+def namespace(cluster: Nodes, kinds: None) -> Iterator[str]:
     with cluster.namespace("pods", security="restricted") as name:
         cluster.wait("serviceaccount/default", "create", name)
         yield name
