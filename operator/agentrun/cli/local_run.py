@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from agentrun.api import AgentRun, Phase, Reason
+from agentrun.api import AgentRun, Approval, Phase, Reason
 from agentrun.cli.local_operator import local_operator, prepare
 from agentrun.cli.manifests import Manifest, read_manifests
 from agentrun.cli.progress import Progress
@@ -104,8 +104,10 @@ async def _follow(objects: UserCluster, names: Sequence[str], *, local: bool) ->
             if not left:
                 return _verdict(runs, names)
             if all(waits_for_people(item) for item in left):
-                await _say_what_to_do(objects, left, local=local)
-                return 3
+                asked = [a for a in await objects.list_approvals() if a.spec.decision is None]
+                if all(_still_waits(item, asked) for item in left):
+                    _say_what_to_do(left, asked, local=local)
+                    return 3
             await asyncio.sleep(LOOK_AGAIN)
 
 
@@ -138,15 +140,22 @@ def _verdict(runs: Sequence[AgentRun], names: Sequence[str]) -> int:
     return 0 if len(done) == len(names) else 1
 
 
-async def _say_what_to_do(objects: UserCluster, left: Sequence[AgentRun], *, local: bool) -> None:
+def _still_waits(item: AgentRun, asked: Sequence[Approval]) -> bool:
+    """A decision that was just made will be taken up: such a run waits for nobody."""
+    status = item.status
+    if status is None or status.reason != Reason.APPROVAL_PENDING:
+        return True
+    return any(approval.spec.run_ref.name == item.metadata.name for approval in asked)
+
+
+def _say_what_to_do(left: Sequence[AgentRun], asked: Sequence[Approval], *, local: bool) -> None:
     program = "agentrun" if local else "kubectl agentrun"
-    pending = await objects.list_approvals()
     for item in left:
         name = item.metadata.name or ""
         status = item.status
         click.echo(f"{name}: {status.reason if status else ''} {status.message if status else ''}")
-        for approval in pending:
-            if approval.spec.run_ref.name == name and approval.spec.decision is None:
+        for approval in asked:
+            if approval.spec.run_ref.name == name:
                 click.echo(f"  {approval.spec.content.tool} {approval.spec.content.arguments_json}")
                 click.echo(f"  {program} approve {approval.metadata.name}")
                 click.echo(f"  {program} deny {approval.metadata.name}")

@@ -1,0 +1,142 @@
+"""Verbs on a run that has ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cli.conftest import Shell, agentrun
+
+
+def test_run_reports_progress_and_ends_with_zero(finished: Shell) -> None:
+    assert "agentrun/plain created" in finished.first.err
+    assert "phase=Succeeded" in finished.first.err
+
+
+def test_get_lists_runs_as_kubectl_would(finished: Shell) -> None:
+    header, row = finished("get", "runs").out.splitlines()
+    assert header.split() == [
+        "NAME",
+        "PHASE",
+        "REASON",
+        "ATTEMPT",
+        "TURNS",
+        "TOKENS",
+        "COST",
+        "AGE",
+    ]
+    assert row.split()[:6] == ["plain", "Succeeded", "Succeeded", "1", "3", "630"]
+    assert row.split()[6] == "0.00225"
+
+
+def test_json_is_a_list_of_the_objects_as_the_api_returns_them(finished: Shell) -> None:
+    listing = json.loads(finished("get", "-o", "json").out)
+    assert listing["kind"] == "List"
+    (run,) = listing["items"]
+    assert run["apiVersion"] == "agentrun.dev/v1alpha1"
+    assert run["status"]["phase"] == "Succeeded"
+    assert (
+        yaml.safe_load(finished("get", "-o", "yaml").out)["items"][0]["metadata"] == run["metadata"]
+    )
+    assert json.loads(finished("get", "run", "plain", "-o", "json").out) == run
+
+
+def test_describe_shows_attempts_and_events(finished: Shell) -> None:
+    out = finished("describe", "plain").out
+    assert "Phase:      Succeeded" in out
+    assert "plain-" in out
+    assert "Started" in out
+
+
+def test_transcript_tells_the_conversation_and_cannot_move_the_cursor(finished: Shell) -> None:
+    out = finished("transcript", "plain").out
+    assert "Write a file and read it." in out
+    assert "workspace.write_file" in out
+    assert "It says hello." in out
+    assert "\x1b" not in out
+    lines = [
+        json.loads(line)
+        for line in finished("transcript", "plain", "--format", "json").out.splitlines()
+    ]
+    assert [line["who"] for line in lines if line["who"] != "run"] == [
+        "user",
+        "assistant",
+        "call",
+        "result",
+        "call",
+        "result",
+        "assistant",
+    ]
+
+
+def test_result_is_the_whole_answer(finished: Shell) -> None:
+    assert finished("result", "plain").out == "It says hello.\n"
+    missing = finished("result", "plain", "--task", "nope")
+    assert missing.code == 1
+    assert "no result" in missing.err
+
+
+def test_verify_reads_the_record_and_the_exported_file(finished: Shell, tmp_path: Path) -> None:
+    assert finished("verify", "plain").code == 0
+    exported = tmp_path / "plain.json"
+    assert finished("export", "plain", "--file", str(exported)).code == 0
+    report = agentrun("verify", str(exported), "-o", "json")
+    assert report.code == 0
+    assert json.loads(report.out)["requests"] == 3
+    document = json.loads(exported.read_text())
+    document["commits"][3]["chain"] = "00" * 32
+    exported.write_text(json.dumps(document))
+    assert agentrun("verify", str(exported)).code == 1
+    document["commits"] = []
+    exported.write_text(json.dumps(document))
+    assert agentrun("verify", str(exported)).code == 4
+
+
+def test_wait_ends_at_once_for_what_is_reached(finished: Shell) -> None:
+    assert finished("wait", "plain").code == 0
+    assert finished("wait", "plain", "--for", "condition=Succeeded").code == 0
+    assert finished("wait", "plain", "--for", "condition=Stalled").code == 1
+
+
+def test_logs_are_json_lines_without_prompts(finished: Shell) -> None:
+    out = finished("logs", "plain").out
+    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert lines
+    assert "Write a file and read it." not in out
+    assert "It says hello." not in out
+
+
+def test_events_tell_the_life_of_the_run(finished: Shell) -> None:
+    assert "Succeeded" in finished("events", "plain").out
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["describe", "logs", "events", "transcript", "result", "suspend", "cancel", "kill", "delete"],
+)
+def test_an_unknown_run_is_named(finished: Shell, verb: str) -> None:
+    done = finished(verb, "nobody")
+    assert done.code == 1
+    assert "nobody" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_the_same_command_again_does_nothing_twice(finished: Shell) -> None:
+    again = finished(
+        "run",
+        str(finished.state.parent / "run.yaml"),
+        "--model-script",
+        str(finished.state.parent / "model.yaml"),
+    )
+    assert again.code == 0
+    assert "unchanged" in again.err
+    assert len(json.loads(finished("get", "-o", "json").out)["items"]) == 1
+
+
+def test_reading_makes_no_state_folder(tmp_path: Path) -> None:
+    done = agentrun("get", "--state", str(tmp_path / "none"))
+    assert done.code == 1
+    assert "agentrun run FILE" in done.err
+    assert not (tmp_path / "none").exists()

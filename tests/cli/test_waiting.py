@@ -1,0 +1,67 @@
+"""Runs that wait for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from tests.cli.conftest import Ran, Shell
+
+Waiting = tuple[Shell, Callable[[], Ran]]
+
+
+def approval_of(shell: Shell) -> dict:
+    (approval,) = json.loads(shell("get", "approvals", "-o", "json").out)["items"]
+    return approval
+
+
+def test_run_ends_with_three_and_says_what_to_do(waiting: Waiting) -> None:
+    shell, _ = waiting
+    assert shell.first.code == 3
+    name = approval_of(shell)["metadata"]["name"]
+    assert f"agentrun approve {name}" in shell.first.out
+    assert "workspace.delete_file" in shell.first.out
+    assert "a.txt" in shell.first.out
+
+
+def test_approved_it_goes_on_where_it_was(waiting: Waiting) -> None:
+    shell, go_on = waiting
+    approval = approval_of(shell)
+    assert approval["spec"]["reason"] == "deleting is for ever"
+    assert shell("approve", approval["metadata"]["name"]).code == 0
+    assert go_on().code == 0
+    assert shell("result", "gated").out == "It is gone.\n"
+    run = json.loads(shell("get", "run", "gated", "-o", "json").out)
+    assert run["status"]["attempt"] == 2
+    assert approval_of(shell)["spec"]["decidedBy"]
+
+
+def test_denied_the_model_is_told(waiting: Waiting) -> None:
+    shell, go_on = waiting
+    assert shell("deny", approval_of(shell)["metadata"]["name"], "--reason", "keep it").code == 0
+    assert go_on().code == 0
+    assert shell("result", "gated").out == "I was not allowed to.\n"
+    assert "keep it" in shell("transcript", "gated").out
+
+
+def test_a_second_decision_is_refused(waiting: Waiting) -> None:
+    shell, _ = waiting
+    name = approval_of(shell)["metadata"]["name"]
+    assert shell("approve", name).code == 0
+    again = shell("deny", name)
+    assert again.code == 1
+    assert "Traceback" not in again.err
+
+
+def test_cancelled_while_waiting_it_ends(waiting: Waiting) -> None:
+    shell, go_on = waiting
+    assert shell("cancel", "gated").code == 0
+    assert go_on().code == 1
+    run = json.loads(shell("get", "run", "gated", "-o", "json").out)
+    assert run["status"]["phase"] == "Cancelled"
+
+
+def test_deleted_while_waiting_it_is_gone(waiting: Waiting) -> None:
+    shell, _ = waiting
+    assert shell("delete", "gated").code == 0
+    assert json.loads(shell("get", "-o", "json").out)["items"] == []
