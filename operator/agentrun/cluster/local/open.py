@@ -31,13 +31,17 @@ def open_local_cluster(
 
 
 def open_local_user(
-    root: Path, *, admit: Callable[[Mapping[str, Any]], AgentRun] | None = None
+    root: Path,
+    *,
+    admit: Callable[[Mapping[str, Any]], AgentRun] | None = None,
+    namespace: str = "default",
 ) -> LocalUserCluster:
     """The person's side. ``admit`` checks a manifest; the default knows no prices."""
     return LocalUserCluster(
         _open(root, None),
         this_person(),
         admit=admit or (lambda obj: validate_manifest(obj, local=True)),
+        namespace=namespace,
     )
 
 
