@@ -62,7 +62,8 @@ engine_down() {
   for _ in $(seq 120); do [ -d "/proc/$pid" ] || break; sleep 0.5; done
   if [ -d "/proc/$pid" ]; then die "dockerd ($pid) does not stop"; fi
   end_shims
-  umount "$ENGINE/exec/netns/default" 2>/dev/null || true
+  # dockerd mounts its data folder on itself, and its network namespaces
+  awk -v top="$ENGINE/" 'index($2, top) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount -l
   for bridge in docker0 $bridges; do ip link delete "$bridge" 2>/dev/null || true; done
   for tables in iptables ip6tables; do remove_docker_chains $tables; done
   rmdir /lib/modules 2>/dev/null || true # kind mounts it, so dockerd makes it where it is missing
