@@ -29,8 +29,6 @@ POINTS = {
     failpoints.AFTER_FINAL_COMMIT: (1,),
 }
 CASES = [f"{name}:{nth}" for name, counts in POINTS.items() for nth in counts]
-NOWHERE = ""
-"""The undisturbed run."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +46,13 @@ def test_every_point_is_tried() -> None:
 @pytest.fixture(scope="module")
 def played(shared: Grounds, request: pytest.FixtureRequest) -> Batch[Played]:
     """All scenes of this module that were asked for."""
-    return play([NOWHERE, *wanted(request)], lambda case: _play(shared, case))
+    return play(wanted(request), lambda case: _play(shared, case))
 
 
 async def _play(shared: Grounds, case: str) -> Played:
     folder = shared.folder("killed")
-    environ = failpoint(folder, case) if case else {}
     with scenes.model(folder, scenes.everything()) as model:
-        async with stage(folder, shared.dsns, environ=environ) as made:
+        async with stage(folder, shared.dsns, environ=failpoint(folder, case)) as made:
             name = await made.apply(scenes.manifest(model.url, shared.tools.url))
             await made.ended(name)
             found = await trail(made, name, model.log, shared.tools.effects)
@@ -64,9 +61,8 @@ async def _play(shared: Grounds, case: str) -> Played:
 
 @pytest.mark.parametrize("case", CASES)
 def test_killed_anywhere_a_run_ends_as_if_nothing_had_happened(
-    played: Batch[Played], case: str
+    played: Batch[Played], undisturbed: Trail, case: str
 ) -> None:
-    reference = played.of(NOWHERE).trail
     point = case.partition(":")[0]
     outcome = played.of(case)
     found = outcome.trail
@@ -74,8 +70,8 @@ def test_killed_anywhere_a_run_ends_as_if_nothing_had_happened(
     assert outcome.fired == {point}, "the point was never reached"
     oracle.check_record(found)
     oracle.check_effects(found)
-    oracle.check_requests(found, reference)
-    oracle.check_same_end(found, reference)
+    oracle.check_requests(found, undisturbed)
+    oracle.check_same_end(found, undisturbed)
     if point == failpoints.AFTER_FINAL_COMMIT:
         assert (found.row.attempt, found.row.app_faults, found.row.infra_faults) == (1, 0, 0)
     else:
@@ -84,8 +80,8 @@ def test_killed_anywhere_a_run_ends_as_if_nothing_had_happened(
         assert [(end.attempt, end.fault, end.exit_code) for end in ends] == [(1, "App", 137)]
 
 
-def test_undisturbed_the_run_is_what_its_script_says(played: Batch[Played]) -> None:
-    found = played.of(NOWHERE).trail
+def test_undisturbed_the_run_is_what_its_script_says(undisturbed: Trail) -> None:
+    found = undisturbed
 
     assert found.row.state == "Succeeded"
     assert found.row.attempt == 1

@@ -40,7 +40,7 @@ def manifest(
     tools_url: str,
     *,
     name: str = "run",
-    ttl: int = 3,
+    ttl: int = 15,
     workspace: bool = True,
     limits: Mapping[str, Any] | None = None,
     **spec: Any,

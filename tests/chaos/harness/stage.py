@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 import signal
@@ -18,7 +19,7 @@ from agentrun.cli.postgres import Dsns
 from agentrun.cluster.local.adapter import LocalCluster
 from agentrun.cluster.local.files import read_json
 from agentrun.cluster.local.open import open_local_cluster, open_local_user
-from agentrun.cluster.local.pod import STARTED
+from agentrun.cluster.local.pod import STARTED, SUPERVISOR
 from agentrun.cluster.local.processes import Identity, alive, find, send
 from agentrun.cluster.local.user import LocalUserCluster
 from agentrun.cluster.values import PodView
@@ -49,6 +50,24 @@ def quick_settings(dsns: Dsns, installation: str) -> Settings:
         resume_wait=1.0,
         keep_failed_pod=0.0,
     )
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A pod on a node that does not answer: its runner and its supervisor are stopped."""
+
+    pod: str
+    uid: str
+    runner: Identity
+    supervisor: Identity
+
+    def wake_runner(self) -> None:
+        """It goes on in the belief that no time has passed."""
+        send(self.runner, signal.SIGCONT)
+
+    def wake_node(self) -> None:
+        """The supervisor sees what it was asked for meanwhile."""
+        send(self.supervisor, signal.SIGCONT)
 
 
 @dataclass
@@ -220,22 +239,36 @@ class Stage:
 
         return await self.until(look, "the runner stops itself", name)
 
-    async def exit_code(self, pod_uid: str, identity: Identity) -> int | None:
-        """Exit code of a pod's runner once it has ended; None if the pod was buried before."""
+    async def frozen(self, name: str) -> Frozen:
+        """The run's pod, once its runner has stopped itself: nothing of it runs any more."""
+        runner = await self.stopped(name)
+        row = await self.row(name)
+        assert row is not None
+        assert row.holder is not None
+        noted = read_json(self.folder / "pods" / row.holder / SUPERVISOR)
+        assert noted is not None
+        supervisor = Identity.from_dict(noted)
+        send(supervisor, signal.SIGSTOP)
+        return Frozen(row.attempts[-1].pod, row.holder, runner, supervisor)
 
-        async def gone() -> bool:
-            return not alive(identity)
+    async def gone(self, runner: Identity) -> None:
+        """Until the process has ended."""
 
-        await self.until(gone, "the runner ends")
-        end = None
+        async def look() -> bool:
+            return not alive(runner)
 
-        async def recorded() -> bool:
-            nonlocal end
-            end = read_json(self.folder / "pods" / pod_uid / "end.json")
-            return end is not None or not (self.folder / "pods" / pod_uid).exists()
+        await self.until(look, "the runner ends")
 
-        await self.until(recorded, "the end is recorded")
-        return None if end is None else int(end["exitCode"])
+    def said(self, pod: str) -> list[dict[str, Any]]:
+        """What the runner of a pod logged."""
+        path = self.folder / "logs" / f"{pod}.log"
+        text = path.read_text(errors="replace") if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+    def exit_code(self, pod: str) -> int | None:
+        """How the runner says that it ended; None when it was given no time for words."""
+        ends = [line["exit_code"] for line in self.said(pod) if line["event"] == "attempt ended"]
+        return int(ends[-1]) if ends else None
 
     async def kill(self, name: str) -> str | None:
         """As ``agentrun kill`` does; None when nothing runs."""
