@@ -197,6 +197,16 @@ class Supervisor:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.002)
+        self._remove_socket()
+
+    def _remove_socket(self) -> None:
+        """And its folder, where it has one of its own outside the pod's."""
+        if command := self.pod.get("workspace"):
+            socket = Path(command["socket"])
+            with suppress(OSError):
+                socket.unlink(missing_ok=True)
+                if socket.parent != self.folder:
+                    socket.parent.rmdir()
 
     def _last_words(self) -> str:
         try:
