@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -149,6 +150,12 @@ def test_a_role_with_rights_of_its_own_is_not_taken(
             ensure_runner_login(postgres.dsn, "agentrun_powerful", "password")
     finally:
         sql.execute("DROP ROLE agentrun_powerful")
+
+
+def test_many_operators_may_make_one_login_at_once(postgres: EmbeddedPostgres) -> None:
+    role = runner_role("uid-of-many")
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: ensure_runner_login(postgres.dsn, role, "password"), range(18)))
 
 
 def test_a_login_works_with_its_password_only_and_is_repaired(own_postgres: Own) -> None:

@@ -22,15 +22,12 @@ import psycopg
 from agentrun.errors import SchemaMismatch, StoreUnavailable
 from agentrun.store.failures import MIGRATE_ADVICE, translate
 
-_PREPARE = """
-CREATE SCHEMA IF NOT EXISTS agentrun;
+_TABLE = """
 CREATE TABLE IF NOT EXISTS agentrun.schema_version (
   version    integer PRIMARY KEY,
   name       text NOT NULL,
   applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-REVOKE ALL ON agentrun.schema_version FROM PUBLIC;
-LOCK TABLE agentrun.schema_version IN SHARE ROW EXCLUSIVE MODE;
+)
 """
 
 _TRY_AGAIN = (
@@ -134,7 +131,11 @@ def _apply_next(
     """Apply the first missing migration, if any, and return the version reached."""
     with connection.transaction():
         connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{lock_timeout_ms}ms",))
-        connection.execute(_PREPARE)
+        if _missing(connection, "to_regnamespace('agentrun')"):
+            connection.execute("CREATE SCHEMA IF NOT EXISTS agentrun")
+        if _missing(connection, "to_regclass('agentrun.schema_version')"):
+            connection.execute(_TABLE)
+        connection.execute("LOCK TABLE agentrun.schema_version IN SHARE ROW EXCLUSIVE MODE")
         row = connection.execute(
             "SELECT coalesce(max(version), 0) FROM agentrun.schema_version"
         ).fetchone()
@@ -148,3 +149,8 @@ def _apply_next(
             (migration.version, migration.name),
         )
         return migration.version
+
+
+def _missing(connection: psycopg.Connection, lookup: LiteralString) -> bool:
+    """Looked up first: creating what is there needs rights that the operator may not have."""
+    return connection.execute(f"SELECT {lookup} IS NULL").fetchone() == (True,)

@@ -14,7 +14,7 @@ import re
 import psycopg
 from psycopg import sql
 
-from agentrun.errors import StoreRefused
+from agentrun.errors import StoreRefused, StoreUnavailable
 from agentrun.store.failures import translate
 
 RUNNER_GROUP = "agentrun_runner"
@@ -22,6 +22,8 @@ LOCAL_ROLE = "agentrun_local"
 """The runner's login in local mode."""
 
 _ROLE = re.compile(r"agentrun_[a-z0-9_]{1,54}")
+
+_TRIES = 50
 
 _GUARDS = {
     "statement_timeout": "60s",
@@ -54,12 +56,29 @@ def ensure_runner_login(dsn: str, role: str, password: str) -> None:
         with psycopg.connect(
             dsn, autocommit=True, prepare_threshold=None, connect_timeout=10
         ) as connection:
-            _ensure(connection, role, password)
+            for _ in range(_TRIES):
+                with contextlib.suppress(_Again):
+                    _ensure(connection, role, password)
+                    return
+            raise StoreUnavailable("others keep changing it", attempted="make a login", on=role)
     except psycopg.Error as error:
         raise translate(error, "make a login", f"role {role}") from error
 
 
+class _Again(Exception):
+    """Another operator changes the same role at the same moment; Postgres refuses one of the two."""
+
+
 def _ensure(connection: psycopg.Connection, role: str, password: str) -> None:
+    try:
+        _change(connection, role, password)
+    except psycopg.errors.InternalError_ as error:
+        if "concurrently" in str(error):
+            raise _Again from error
+        raise
+
+
+def _change(connection: psycopg.Connection, role: str, password: str) -> None:
     name = sql.Identifier(role)
     verifier = connection.pgconn.encrypt_password(password.encode(), role.encode()).decode()
     found = connection.execute(

@@ -2,8 +2,6 @@
 -- with its predecessor. No foreign keys (mass cascades are slow; what must go together is written
 -- by one statement), no triggers, no jsonb (it rejects NUL and lone surrogates and reorders keys).
 
-CREATE SCHEMA IF NOT EXISTS agentrun;
-
 -- Runners of all namespaces are members of this group. It may execute a handful of functions and
 -- touch no table. Roles belong to the whole server, so it may be there already.
 DO $$
