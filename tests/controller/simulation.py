@@ -337,7 +337,7 @@ class Sim:
             if not waits:
                 return
             self.pass_time(max(min(waits), 0.1))
-        raise AssertionError(f"does not come to rest: {self.row}, {self.shown}")
+        raise AssertionError(f"does not come to rest: {self.row.state}, {self.shown.reason}")
 
     def _picture(self) -> tuple[Any, ...]:
         """Everything that anybody could have changed."""

@@ -16,7 +16,7 @@ from agentrun.controller.events import news
 from agentrun.controller.execute import execute
 from agentrun.controller.failpoints import BEFORE_STATUS
 from agentrun.controller.observe import Eyes
-from agentrun.controller.plan.plan import plan
+from agentrun.controller.plan.plan import decide, plan
 from agentrun.controller.status import PROGRESS_PATCH_SECONDS, needs_patch
 from agentrun.controller.world import Confirmed, World
 from agentrun.errors import Conflict, NotFound, StoreUnavailable
@@ -63,15 +63,14 @@ class Reconciler:
         before: Actions = ()
         for _ in range(ROUNDS):
             world = await self._eyes.world(key, confirmed)
-            current = plan(world)
-            if not current.actions or current.actions == before:
+            actions = decide(world)
+            if not actions or actions == before:
                 break
-            outcome = await execute(self._hands, world, current.actions)
-            confirmed = outcome.confirmed
-            before = current.actions
+            outcome = await execute(self._hands, world, actions)
+            confirmed, before = outcome.confirmed, actions
             if not outcome.moved:
                 break
-        return world, current
+        return world, plan(world)
 
     async def _bury(self, key: ObjectKey, uid: str) -> None:
         """Revoke what belonged to an object that is gone, and delete its pods."""
@@ -79,7 +78,7 @@ class Reconciler:
             world = await self._eyes.gone(key, uid)
             if not world.store_up:
                 raise StoreUnavailable("no answer", attempted="revoke a deleted run", on=str(key))
-            actions = plan(world).actions
+            actions = decide(world)
             if not actions:
                 break
             await execute(self._hands, world, actions)
