@@ -446,3 +446,37 @@ async def test_an_answer_after_the_timeout_is_nobodys() -> None:
         assert isinstance(first, ToolSilence)
         release.set()
         assert isinstance(await opened.call(outgoing(), may_send=always), ToolAnswer)
+
+
+async def test_a_list_of_tools_that_cannot_be_read_is_not_an_empty_one() -> None:
+    tools = [{"name": "echo"}]
+    async with mcp_server(tools=tools) as server, room(remote(server.url)) as opened:
+        with pytest.raises(ToolServerUnavailable, match="unusable"):
+            await opened.offered(["ops"])
+
+
+async def test_a_resumed_stream_needs_no_new_permission() -> None:
+    """The call left with permission; that its answer is fetched again later is no new call."""
+    allowed = [True]
+
+    async def broken(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        allowed[:] = [False]
+        await sse(b"id: 1\nretry: 1\ndata:\n\n", end="reset")(seen, writer)
+
+    async with mcp_server(broken, era=LEGACY) as server, room(remote(server.url)) as opened:
+        await opened.offered(["ops"])
+        got = await opened.call(outgoing(), may_send=lambda: allowed[0])
+        resumed = [seen for seen in server.seen if "last-event-id" in seen.headers]
+    assert resumed
+    assert isinstance(got, ToolSilence)
+
+
+def test_proxies_are_for_the_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agentrun.runner.tools.guard import _proxy
+
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "inside.example")
+    assert _proxy(remote("https://tools.example")) == "http://proxy.example:3128"
+    assert _proxy(remote("https://inside.example")) is None
+    assert _proxy(remote("https://127.0.0.1:1")) is None
+    assert _proxy(Target("a", Kind.SIDECAR, "https://tools.example/mcp")) is None

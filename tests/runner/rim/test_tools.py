@@ -7,34 +7,38 @@ import os
 import signal
 import socket
 import sys
+import uuid
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.peers.toolserver import counts, lines, requests_file
-from tests.runner.rim.toolcalls import KEY, always, outgoing, remote, room, until
-from tests.unit.peers.servers import TOOLSERVER, Peer, http_peer
+import pytest_asyncio
+from tests.peers.toolserver import Count, counts, lines, requests_file
+from tests.runner.rim.toolcalls import always, outgoing, remote, room, until
+from tests.unit.peers.servers import TOOLSERVER, http_peer
 
 from agentrun.errors import ToolServerUnavailable
 from agentrun.run.values import ToolAnswer, ToolSilence
 from agentrun.runner.tools import Kind, NotSent, Target, ToolRoom
 
 TRANSPORTS = ["http", "stdio"]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @dataclass
 class Scene:
-    """A room with one server in it, and the server's ledger."""
+    """A room with one server in it, the server's ledger, and a call key of the test's own."""
 
     room: ToolRoom
     effects: Path
-    peer: Peer | None
+    is_http: bool
+    key: str = field(default_factory=lambda: f"ar-{uuid.uuid4().hex}")
 
     async def call(self, tool: str, timeout_ms: int = 20_000, **arguments: Any) -> Any:
-        call = outgoing("ops", tool, arguments, timeout_ms=timeout_ms)
+        call = outgoing("ops", tool, arguments, timeout_ms=timeout_ms, key=self.key)
         return await self.room.call(call, may_send=always)
 
     async def answer(self, tool: str, **arguments: Any) -> ToolAnswer:
@@ -42,19 +46,39 @@ class Scene:
         assert isinstance(got, ToolAnswer), got
         return got
 
+    def requests(self) -> list[dict[str, Any]]:
+        return [line for line in lines(requests_file(self.effects)) if line["key"] == self.key]
 
-@pytest.fixture(params=TRANSPORTS)
-async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Scene]:
-    is_http = request.param == "http"
-    with http_peer(tmp_path) if is_http else nullcontext(None) as peer:
-        words = (sys.executable, str(TOOLSERVER), "--effects", str(tmp_path / "effects"))
+    def count(self, key: str = "") -> Count:
+        return counts(self.effects).get(key or self.key, Count(0, 0))
+
+
+@asynccontextmanager
+async def opened_scene(transport: str, folder: Path) -> AsyncIterator[Scene]:
+    is_http = transport == "http"
+    with http_peer(folder) if is_http else nullcontext(None) as peer:
+        words = (sys.executable, str(TOOLSERVER), "--effects", str(folder / "effects"))
         there = (
             remote(f"http://127.0.0.1:{peer.port}")
             if peer is not None
             else Target("ops", Kind.CHILD, command=words)
         )
         async with room(there) as opened:
-            yield Scene(opened, tmp_path / "effects", peer)
+            yield Scene(opened, folder / "effects", is_http)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=TRANSPORTS)
+async def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Scene]:
+    """One server and one room for all tests of a transport: starting one costs a second."""
+    async with opened_scene(request.param, tmp_path_factory.mktemp("peer")) as scene:
+        yield scene
+
+
+@pytest.fixture
+def scene(shared: Scene) -> Scene:
+    return Scene(shared.room, shared.effects, shared.is_http)
 
 
 async def test_tools_are_offered_as_their_server_describes_them(scene: Scene) -> None:
@@ -79,9 +103,9 @@ async def test_a_text_comes_back(scene: Scene) -> None:
 
 async def test_the_tool_is_told_who_calls(scene: Scene) -> None:
     await scene.answer("echo", text="hi")
-    (line,) = lines(requests_file(scene.effects))
+    (line,) = scene.requests()
     assert line["meta"] == {
-        "call-key": KEY,
+        "call-key": scene.key,
         "run-uid": "uid-1",
         "run-id": "incident-42",
         "task": "main",
@@ -89,7 +113,7 @@ async def test_the_tool_is_told_who_calls(scene: Scene) -> None:
         "attempt": 2,
         "agent": "sre",
     }
-    assert line["header"] == (KEY if scene.peer is not None else None)
+    assert line["header"] == (scene.key if scene.is_http else None)
 
 
 async def test_arguments_arrive_exactly(scene: Scene) -> None:
@@ -101,7 +125,7 @@ async def test_arguments_arrive_exactly(scene: Scene) -> None:
         "deep": [None, {"x": 1}],
     }
     await scene.answer("echo", **sent)
-    assert lines(requests_file(scene.effects))[0]["args"] == sent
+    assert scene.requests()[0]["args"] == sent
 
 
 async def test_an_error_result_is_an_answer(scene: Scene) -> None:
@@ -156,30 +180,29 @@ async def test_a_timeout_is_silence_and_the_server_stays(scene: Scene) -> None:
     assert (await scene.answer("echo", text="hi")).content
 
 
-async def test_a_server_that_dies_in_the_middle_is_silence(scene: Scene) -> None:
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_server_that_dies_in_the_middle_is_silence(transport: str, tmp_path: Path) -> None:
     """H3 again: sent, and nobody answers."""
-    assert isinstance(await scene.call("die", effect=True), ToolSilence)
-    assert counts(scene.effects)[KEY].effects == 1
+    async with opened_scene(transport, tmp_path) as scene:
+        assert isinstance(await scene.call("die", effect=True), ToolSilence)
+        assert scene.count().effects == 1
 
 
 async def test_the_same_call_again_has_the_same_key(scene: Scene) -> None:
     for _ in range(2):
         await scene.answer("charge", amount=5)
-    assert counts(scene.effects)[KEY].requests == 2
-    assert counts(scene.effects)[KEY].effects == 1
+    assert scene.count() == Count(requests=2, effects=1)
 
 
 async def test_repeated_ids_of_the_model_are_two_calls(scene: Scene) -> None:
     """H5: the key is by position; the model's id is only passed on."""
-    for key in ("ar-a", "ar-b"):
+    keys = (f"{scene.key}-a", f"{scene.key}-b")
+    for key in keys:
         await scene.room.call(
             outgoing(tool="charge", arguments={"amount": 1}, key=key, model_id="toolu_same"),
             may_send=always,
         )
-    assert {key: count.effects for key, count in counts(scene.effects).items()} == {
-        "ar-a": 1,
-        "ar-b": 1,
-    }
+    assert [scene.count(key).effects for key in keys] == [1, 1]
 
 
 async def test_what_may_not_be_sent_is_not_sent(scene: Scene) -> None:
@@ -192,27 +215,28 @@ async def test_what_may_not_be_sent_is_not_sent(scene: Scene) -> None:
         return False
 
     with pytest.raises(NotSent):
-        await scene.room.call(outgoing(tool="charge"), may_send=no)
+        await scene.room.call(outgoing(tool="charge", key=f"{scene.key}-no"), may_send=no)
     assert asked == 1
-    assert KEY not in counts(scene.effects) or counts(scene.effects)[KEY].requests == 1
+    assert scene.count(f"{scene.key}-no").requests == 0
 
 
 async def test_many_calls_at_once_are_told_apart(scene: Scene) -> None:
     async def one(n: int) -> None:
-        call = outgoing(tool="slow", arguments={"seconds": 0.05, "text": str(n)}, key=f"ar-{n}")
+        arguments = {"seconds": 0.05, "text": str(n)}
+        call = outgoing(tool="slow", arguments=arguments, key=f"{scene.key}-{n}")
         got = await scene.room.call(call, may_send=always)
         assert isinstance(got, ToolAnswer)
         assert got.content[0]["text"] == str(n)
 
     await asyncio.gather(*(one(n) for n in range(20)))
-    assert len(counts(scene.effects)) == 20
+    assert [scene.count(f"{scene.key}-{n}") for n in range(20)] == [Count(1, 1)] * 20
     for line in lines(requests_file(scene.effects)):
         assert line["header"] in (None, line["key"])
 
 
 async def test_a_cancelled_call_leaves_the_connection_alone(scene: Scene) -> None:
     asking = asyncio.ensure_future(scene.call("hang"))
-    await until(lambda: lines(requests_file(scene.effects)))
+    await until(scene.requests)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking

@@ -12,14 +12,14 @@ import json
 import os
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
 from agentrun.runner.tools.surrogates import mend_json
 from agentrun.runner.tools.tap import MendedMessage, Streams
@@ -30,12 +30,16 @@ _GRACE = 2.0
 """Seconds between closing stdin and SIGTERM, and between SIGTERM and SIGKILL."""
 _STEP = 0.01
 _GARBLED = "Failed to parse the answer"
+_HELD = "Failed to parse: not sent"
 
 
 @asynccontextmanager
-async def child_transport(target: Target) -> AsyncIterator[Streams]:
+async def child_transport(
+    target: Target, leaving: Callable[[JSONRPCMessage], bool]
+) -> AsyncIterator[Streams]:
     """Start the server and speak with it; at the end its process group is dead.
 
+    ``leaving`` is asked right before a message is written, when the pipe is free.
     Raises OSError or ValueError if it cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
@@ -51,7 +55,7 @@ async def child_transport(target: Target) -> AsyncIterator[Streams]:
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_receive, process, into)
-            tasks.start_soon(_transmit, process, outof)
+            tasks.start_soon(_transmit, process, outof, leaving, into)
             try:
                 yield read, write
             finally:
@@ -83,12 +87,22 @@ async def _line(stdout: asyncio.StreamReader) -> bytes | None:
         return None
 
 
-async def _transmit(process: asyncio.subprocess.Process, outof: Any) -> None:
+async def _transmit(
+    process: asyncio.subprocess.Process,
+    outof: Any,
+    leaving: Callable[[JSONRPCMessage], bool],
+    back: Any,
+) -> None:
+    """One line per message. A request that may not leave is answered here, or it would be waited
+    for."""
     stdin = process.stdin
     assert stdin is not None
-    with suppress(OSError):
+    with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with outof:
             async for item in outof:
+                if not leaving(item.message):
+                    await back.send(_error(item.message.id, _HELD))
+                    continue
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 stdin.write(text.encode() + b"\n")
                 await stdin.drain()
@@ -117,7 +131,11 @@ def _garbled(line: bytes) -> SessionMessage | None:
         request = int(found[1])
     if not isinstance(request, int | str):
         return None
-    error = ErrorData(code=PARSE_ERROR, message=_GARBLED)
+    return _error(request, _GARBLED)
+
+
+def _error(request: Any, message: str) -> SessionMessage:
+    error = ErrorData(code=PARSE_ERROR, message=message)
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
 
 

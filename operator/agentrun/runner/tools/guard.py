@@ -42,7 +42,8 @@ class Guard(httpx2.AsyncBaseTransport):
         self.session: str | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        exchange = CURRENT.get()
+        # A GET resumes a stream that broke off: the request itself left long ago.
+        exchange = CURRENT.get() if request.method == "POST" else None
         self._prepare(request, exchange)
         try:
             response = await self._inner.handle_async_request(request)

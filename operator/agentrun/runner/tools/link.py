@@ -25,9 +25,9 @@ from agentrun.runner.tools.child import child_transport
 from agentrun.runner.tools.exchange import CURRENT, Exchange
 from agentrun.runner.tools.guard import Guard, open_http
 from agentrun.runner.tools.port import OfferedTool
-from agentrun.runner.tools.tap import Streams, Tap, Unsent
+from agentrun.runner.tools.tap import Streams, Tap
 from agentrun.runner.tools.targets import Kind, Target
-from agentrun.runner.tools.verdict import Unreachable, Verdict, verdict
+from agentrun.runner.tools.verdict import Answered, Silent, Unreachable, Verdict, verdict
 
 EVENT_MAX = 32 << 20
 """Bytes of one server-sent event; the SDK's own limit of 1 MiB is below an ordinary image."""
@@ -51,7 +51,7 @@ class Link:
         self._guard: Guard | None = None
         self._greeting = Exchange(many=True, seconds=_CONNECT)
         self._stop = asyncio.Event()
-        self._tap = Tap(direct=target.kind is Kind.CHILD, ended=self._stop.set)
+        self._tap = Tap(ended=self._stop.set)
         self._owner: asyncio.Task[None] | None = None
         self._listed = False
 
@@ -98,7 +98,8 @@ class Link:
             await self._during(exchange, ask)
             judged = self._judge(exchange)
             if not page:
-                return found, judged
+                usable = not isinstance(judged, Answered)
+                return found, judged if usable else Silent(exchange.fault)
             found += [self._offered(tool) for tool in page[0].tools]
             cursor = page[0].next_cursor
             if cursor is None:
@@ -149,8 +150,6 @@ class Link:
         try:
             async with asyncio.timeout(exchange.seconds + _AFTER):
                 await ask()
-        except Unsent:
-            pass
         except TimeoutError:
             exchange.fault = exchange.fault or f"no answer within {exchange.seconds:g} s"
         except MCPError as error:
@@ -209,7 +208,7 @@ class Link:
     async def _transport(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[Streams]:
         target = self.target
         if target.kind is Kind.CHILD:
-            return child_transport(target)
+            return child_transport(target, self._tap.leaving)
         http, self._guard = open_http(target)
         await stack.enter_async_context(http)
         return streamable_http_client(target.url, http_client=http, max_sse_event_size=EVENT_MAX)

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
+from anyio import EndOfStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
@@ -28,10 +28,6 @@ Streams = tuple[Any, Any]
 """Read and write stream of a transport."""
 
 
-class Unsent(Exception):
-    """A message was not handed to the transport, because it may not be sent."""
-
-
 @dataclass
 class MendedMessage(SessionMessage):
     """A message in whose text lone surrogates were replaced."""
@@ -41,10 +37,8 @@ class MendedMessage(SessionMessage):
 
 @dataclass
 class Tap:
-    """The look at one connection. ``direct``: what is written leaves at once (a pipe); otherwise the
-    HTTP transport decides when bytes leave."""
+    """The look at one connection."""
 
-    direct: bool
     ended: Callable[[], None]
     waiting: dict[str, Exchange] = field(default_factory=dict)
 
@@ -69,9 +63,14 @@ class Tap:
             return None
         exchange.begin(str(message.id))
         self.waiting[str(message.id)] = exchange
-        if self.direct and not exchange.allows():
-            raise Unsent
         return exchange
+
+    def leaving(self, message: Any) -> bool:
+        """For a transport without a guard: whether this message may leave now."""
+        if not isinstance(message, JSONRPCRequest):
+            return True
+        exchange = self.waiting.get(str(message.id))
+        return exchange is None or exchange.allows()
 
     def incoming(self, item: SessionMessage | Exception) -> None:
         if not isinstance(item, SessionMessage):
@@ -106,13 +105,8 @@ class TapWrite:
         self._tap = tap
 
     async def send(self, item: SessionMessage, /) -> None:
-        exchange = self._tap.outgoing(item.message)
-        if exchange is not None:
-            try:
-                await self._inner.send(item)
-            except (BrokenResourceError, ClosedResourceError):
-                exchange.sent = False  # nobody took it
-                raise
+        if self._tap.outgoing(item.message) is not None:
+            await self._inner.send(item)
             return
         token = CURRENT.set(None)
         try:
