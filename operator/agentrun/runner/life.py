@@ -111,12 +111,10 @@ async def _held(world: World) -> Ending:
     failpoints.reach(failpoints.AFTER_CLAIM)
     world.observer.claimed(claim)
     try:
-        ending = await _claimed(world, claim)
+        return await _claimed(world, claim)
     except Drained:
-        ending = Ending(Exit.DRAINED)
-    if ending.code is Exit.DRAINED:
         await _release(world)
-    return ending
+        raise
 
 
 async def _claimed(world: World, claim: Claim) -> Ending:
@@ -169,7 +167,10 @@ async def _looped(world: World, claim: Claim, spec: AgentRunSpec, resumed: Resum
         known_blobs=resumed.known_blobs,
     )
     try:
-        return await Loop(attempt, snapshots, world.pace(ttl), wake).run()
+        ending = await Loop(attempt, snapshots, world.pace(ttl), wake).run()
+        if ending.code is Exit.DRAINED:
+            await _release(world)
+        return ending
     except CheckpointCorrupt as error:
         raise Untrusted(error, resumed.state.totals) from error
     finally:

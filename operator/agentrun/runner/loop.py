@@ -56,6 +56,8 @@ class Loop:
         self._servers = Servers(attempt, wake.set)
         self._leaving = Leaving(attempt, pace.settle)
         self._wished = ("run", "")
+        self._asked: tuple[int, Wishes] | None = None
+        self._steps: tuple[Step, ...] = ()
         self._woken = True
 
     async def run(self) -> Ending:
@@ -124,15 +126,18 @@ class Loop:
         return Wishes(*wished, Limits(budgets.turns, budgets.tokens, budgets.cost))
 
     def _settle(self, wishes: Wishes) -> tuple[Step, ...]:
-        """Commit the steps that need no I/O until only others are left; those are returned."""
+        """Commit the steps that need no I/O until only others are left; those are returned.
+
+        State changes by commits alone, so without one the last answer still holds.
+        """
         attempt = self._attempt
-        while True:
-            steps = next_steps(attempt.state, attempt.spec, wishes)
-            quiet = [step for step in steps if not isinstance(step, (*OUTSIDE, Suspend, Finish))]
-            if not quiet:
-                return steps
-            for step in quiet:
-                attempt.commit(boundaries.settle(step, attempt.state, attempt.spec))
+        while self._asked != (attempt.tail.submitted, wishes):
+            self._asked = (attempt.tail.submitted, wishes)
+            self._steps = next_steps(attempt.state, attempt.spec, wishes)
+            for step in self._steps:
+                if not isinstance(step, (*OUTSIDE, Suspend, Finish)):
+                    attempt.commit(boundaries.settle(step, attempt.state, attempt.spec))
+        return self._steps
 
     def _start(self, steps: tuple[Step, ...]) -> None:
         attempt = self._attempt

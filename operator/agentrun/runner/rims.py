@@ -55,7 +55,8 @@ class RealRims:
                 await self._clock.sleep(HOLD)
 
         def heard(note: ModelNote) -> None:
-            progress()
+            if note.what in ("progress", "replied"):
+                progress()
             self._observer.model_note(note)
 
         def open_one(model: ModelSpec) -> Model:

@@ -285,6 +285,7 @@ class Stage:
         self.drain: Drain | None = None
         self.grace = GRACE
         self.check_errors = True
+        self._timers: list[asyncio.TimerHandle] = []
         self.endings: list[Ending | None] = []
         self.offload: Callable[[Callable[[], Any]], Awaitable[Any]] = inline
 
@@ -328,8 +329,13 @@ class Stage:
         self.store.stuck = True
 
     def later(self, seconds: float, act: Callable[[], object]) -> None:
-        """Do something in a while."""
-        asyncio.get_running_loop().call_later(seconds, act)
+        """Do something in a while, unless ``calm`` comes first."""
+        self._timers.append(asyncio.get_running_loop().call_later(seconds, act))
+
+    def calm(self) -> None:
+        """Nothing that was to happen later happens."""
+        for timer in self._timers:
+            timer.cancel()
 
 
 async def inline(work: Callable[[], Any]) -> Any:

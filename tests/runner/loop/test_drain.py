@@ -157,3 +157,24 @@ def test_a_call_that_has_not_left_is_not_waited_for() -> None:
         assert not made.tools.requests
 
     run(scene())
+
+
+def test_a_rim_that_does_not_close_delays_neither_release_nor_exit() -> None:
+    async def scene() -> None:
+        made = stage(look=1000)
+        never = asyncio.Event()
+        released: list[bool] = []
+
+        async def hang() -> None:
+            released.append(made.db.released)
+            await never.wait()
+
+        made.tools.close = hang  # type: ignore[method-assign]
+        sigterm(made, 5)
+        started = now()
+
+        assert (await made.attempt()).code is Exit.DRAINED
+        assert released == [True]
+        assert now() - started - 5 <= GRACE
+
+    run(scene())

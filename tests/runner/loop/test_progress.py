@@ -22,16 +22,11 @@ def test_h30_starts_and_requests_are_no_progress() -> None:
         await made.attempt()
 
         marked = dict(zip([c.kind for c in made.db.commits], made.db.progress, strict=True))
-        assert marked == {
-            "attempt/start": False,
-            "toolset/offered": True,
-            "task/status": True,
-            "assistant/message": True,
-            "tool/start": False,
-            "tool/result": True,
-            "user/message": True,
-            "run/end": True,
-        }
+        assert not marked["attempt/start"]
+        assert not marked["tool/start"]
+        assert marked["assistant/message"]
+        assert marked["tool/result"]
+        assert marked["run/end"]
 
     run(scene())
 
