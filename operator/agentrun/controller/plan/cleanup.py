@@ -71,9 +71,16 @@ def _failed(pod: PodView) -> bool:
 
 
 def secrets(world: World, row: RunRow) -> Iterator[Action]:
-    """After the claim no Secret of this and older fences is needed; after the end none at all."""
-    claimed = row.state is RunState.ACTIVE and row.holder is not None
-    if world.stray_secrets and row.attempt and (claimed or row.state is not RunState.ACTIVE):
+    """After the claim no other Secret of this and older fences is needed; after the end none at all.
+
+    A pod that is still stopping may yet have to mount its own.
+    """
+    if not world.stray_secrets or not row.attempt:
+        return
+    if row.state is RunState.ACTIVE:
+        if row.holder is not None:
+            yield PurgeSecrets()
+    elif all(has_ended(pod) for pod in world.pods if ours(world, pod)):
         yield PurgeSecrets()
 
 
@@ -93,9 +100,10 @@ def ttl_left(spec: AgentRunSpec, row: RunRow) -> float | None:
 
 
 def chores(world: World, run: AgentRun, spec: AgentRunSpec, row: RunRow) -> Iterator[Action]:
-    """All of it. The object goes last, and only once its status has been written."""
-    yield from pods(world, row)
+    """All of it. Secrets go before the pods that name them; the object goes last, and only once
+    its status has been written."""
     yield from secrets(world, row)
+    yield from pods(world, row)
     shown = run.status is not None and run.status.completion_time is not None
     if shown:
         yield from ttl(world, spec, row)
