@@ -16,7 +16,8 @@ $(VENV)/.installed: pyproject.toml
 venv: $(VENV)/.installed ## the virtualenv with everything for development
 
 check: venv ## lint, types, import directions
-	$(VENV)/bin/ruff check operator tests
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 

@@ -45,7 +45,9 @@ class AgentRunError(Exception):
 
     retryable = False
 
-    def __init__(self, message: str, *, attempted: str = "", on: str = "", advice: str = "") -> None:
+    def __init__(
+        self, message: str, *, attempted: str = "", on: str = "", advice: str = ""
+    ) -> None:
         self.message = message
         self.attempted = attempted
         self.on = on
