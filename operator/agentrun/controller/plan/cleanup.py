@@ -73,14 +73,14 @@ def _failed(pod: PodView) -> bool:
 def secrets(world: World, row: RunRow) -> Iterator[Action]:
     """After the claim no other Secret of this and older fences is needed; after the end none at all.
 
-    A pod that is still stopping may yet have to mount its own.
+    A pod that exits by itself is waited for; one that is being deleted needs nothing any more.
     """
     if not world.stray_secrets or not row.attempt:
         return
     if row.state is RunState.ACTIVE:
         if row.holder is not None:
             yield PurgeSecrets()
-    elif all(has_ended(pod) for pod in world.pods if ours(world, pod)):
+    elif all(has_ended(pod) or pod.deleting for pod in world.pods if ours(world, pod)):
         yield PurgeSecrets()
 
 
