@@ -10,9 +10,6 @@ from agentrun.cluster import environment as names
 from agentrun.errors import UsageError
 from agentrun.runner import exits
 
-GRACE = "AGENTRUN_GRACE_SECONDS"
-STALL = "AGENTRUN_STALL_SECONDS"
-TERMINATION_LOG = "AGENTRUN_TERMINATION_LOG"
 LOG_LEVEL = "AGENTRUN_LOG_LEVEL"
 METRICS_PORT = "AGENTRUN_METRICS_PORT"
 CLOCK_OFFSET = "AGENTRUN_CLOCK_OFFSET"
@@ -29,7 +26,6 @@ class Settings:
     secret: str = field(repr=False)
     grace: float | None = None
     """Seconds between SIGTERM and SIGKILL; None: as the spec says."""
-    stall: float = 900.0
     termination_log: str = exits.TERMINATION_LOG
     log_level: str = "INFO"
     metrics_port: int | None = None
@@ -49,9 +45,8 @@ def read(environ: Mapping[str, str]) -> Settings:
         pod_uid=_given(environ, names.POD_UID),
         dsn=_file(folder, names.DSN_ENTRY),
         secret=_file(folder, names.ATTEMPT_ENTRY),
-        grace=_number(environ, GRACE, 0.0) or None,
-        stall=_number(environ, STALL, 900.0),
-        termination_log=environ.get(TERMINATION_LOG, exits.TERMINATION_LOG),
+        grace=_number(environ, names.GRACE, 0.0) or None,
+        termination_log=environ.get(names.TERMINATION_LOG, exits.TERMINATION_LOG),
         log_level=environ.get(LOG_LEVEL, "INFO"),
         metrics_port=int(_number(environ, METRICS_PORT, 0)) or None,
         clock_offset=_number(environ, CLOCK_OFFSET, 0.0),

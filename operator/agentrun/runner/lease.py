@@ -15,7 +15,8 @@ class Lease:
     def __init__(self, store: RunnerStore, *, ttl: float, stall: float) -> None:
         self._store = store
         self.ttl = ttl
-        self.stall = stall
+        self.stall = max(stall, ttl)
+        """A healthy lease is a third of the TTL old between renewals, however short the stall."""
 
     @property
     def reach(self) -> float:

@@ -6,8 +6,9 @@ What this needs of the world comes in as :class:`World`, so that tests run whole
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from agentrun.api import AgentRunSpec, Reason
@@ -33,8 +34,8 @@ from agentrun.store.port import Claim, EndState, NewCommit, RunnerStore
 from agentrun.store.rows import RunState
 
 T = TypeVar("T")
-CLAIM_PATIENCE = 900.0
-"""Seconds for which a claim is tried while the store is away: the default stallSeconds."""
+DEFAULT_STALL = 900.0
+"""Seconds: the default of lease.stallSeconds, and how long a claim is tried while the store is away."""
 RETRY = 1.0
 
 
@@ -78,6 +79,9 @@ class World:
     """Everything around an attempt."""
 
     store: RunnerStore
+    """Opened for the default stallSeconds."""
+    reopen: Callable[[float], RunnerStore]
+    """The same hold again, for other stallSeconds. The process nonce makes its claim ours (H17)."""
     rims: Rims
     clock: Clock
     drain: Drain
@@ -110,19 +114,40 @@ async def _held(world: World) -> Ending:
     claim = await world.drain.unless(_patiently(world, store.claim))
     failpoints.reach(failpoints.AFTER_CLAIM)
     world.observer.claimed(claim)
-    try:
-        return await _claimed(world, claim)
-    except Drained:
-        await _release(world)
-        raise
+    spec = captured_spec(claim.spec, claim.spec_hash)
+    world.rims.preload(spec)
+    if world.grace_of_spec:
+        world.drain.grace = float(spec.pod.termination_grace_period_seconds)
+    async with _watching(world, spec) as watched:
+        try:
+            return await _claimed(watched, claim, spec)
+        except Drained:
+            await _release(watched)
+            raise
 
 
-async def _claimed(world: World, claim: Claim) -> Ending:
+@asynccontextmanager
+async def _watching(world: World, spec: AgentRunSpec) -> AsyncIterator[World]:
+    """The world with a store that stops renewing when the spec says so.
+
+    A store is told at its opening, and the spec is known only after the claim; so for any other than
+    the default it is opened again.
+    """
+    stall = float(spec.lease.stall_seconds)
+    if stall == DEFAULT_STALL:
+        yield world
+        return
+    await world.store.close()
+    again = replace(world, store=world.reopen(stall))
     try:
-        spec = captured_spec(claim.spec, claim.spec_hash)
-        world.rims.preload(spec)
-        if world.grace_of_spec:
-            world.drain.grace = float(spec.pod.termination_grace_period_seconds)
+        await again.drain.unless(_patiently(again, again.store.claim))
+        yield again
+    finally:
+        await again.store.close()
+
+
+async def _claimed(world: World, claim: Claim, spec: AgentRunSpec) -> Ending:
+    try:
         started = world.clock.now()
         resumed = await world.drain.unless(
             _patiently(world, lambda: restore(world.store, claim, world.offload))
@@ -186,7 +211,7 @@ async def _patiently(world: World, work: Callable[[], Awaitable[T]]) -> T:
             return await work()
         except StoreUnavailable as error:
             world.observer.store_error(error)
-            if world.clock.now() - started > CLAIM_PATIENCE:
+            if world.clock.now() - started > DEFAULT_STALL:
                 raise
         await world.clock.sleep(RETRY)
 
@@ -204,7 +229,7 @@ async def _distrust(world: World, error: Untrusted) -> Ending:
     commit = NewCommit("run/end", None, encoded.codec, encoded.body, progress=True)
     state = EndState(RunState.FAILED, end.reason, end.message)
     try:
-        async with asyncio.timeout(CLAIM_PATIENCE):
+        async with asyncio.timeout(DEFAULT_STALL):
             await world.store.append(commit, totals_row(error.sums), end=state)
     except (StoreError, TimeoutError):
         return ending

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Coroutine, Mapping
 from typing import NoReturn
 
+from agentrun.cluster import environment as names
 from agentrun.errors import UsageError
 from agentrun.runner import environ as environment
 from agentrun.runner import failpoints
@@ -17,8 +18,9 @@ from agentrun.runner.clock import Clock, shift_wall
 from agentrun.runner.drain import Drain
 from agentrun.runner.environ import Settings
 from agentrun.runner.exits import TERMINATION_LOG, Ending, ending_of, write_termination
-from agentrun.runner.life import World, live
+from agentrun.runner.life import DEFAULT_STALL, World, live
 from agentrun.runner.reporting import Reporter
+from agentrun.store.port import RunnerStore
 from agentrun.telemetry import logs
 
 GRACE = 30.0
@@ -36,7 +38,7 @@ def run_attempt(environ: Mapping[str, str]) -> int:
     except UsageError as error:
         logs.get().error("cannot start", error=error)
         ending = ending_of(error)
-        path = environ.get(environment.TERMINATION_LOG, TERMINATION_LOG)
+        path = environ.get(names.TERMINATION_LOG, TERMINATION_LOG)
         write_termination(path, ending)
         return int(ending.code)
     _prepare(settings)
@@ -90,18 +92,24 @@ async def _attempt(settings: Settings) -> Ending:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, drain.begin)
-    store = open_runner_store(
-        settings.dsn,
-        run_uid=settings.run_uid,
-        fence=settings.fence,
-        secret=settings.secret.encode(),
-        holder=settings.pod_uid,
-        nonce=secrets.token_hex(16),
-        stall_seconds=settings.stall,
-    )
+    nonce = secrets.token_hex(16)
+
+    def hold(stall: float) -> RunnerStore:
+        return open_runner_store(
+            settings.dsn,
+            run_uid=settings.run_uid,
+            fence=settings.fence,
+            secret=settings.secret.encode(),
+            holder=settings.pod_uid,
+            nonce=nonce,
+            stall_seconds=stall,
+        )
+
     rims = RealRims(settings, clock, observer)
     spec_says = settings.grace is None
-    return await live(World(store, rims, clock, drain, observer, grace_of_spec=spec_says))
+    return await live(
+        World(hold(DEFAULT_STALL), hold, rims, clock, drain, observer, grace_of_spec=spec_says)
+    )
 
 
 def _run(work: Coroutine[object, object, Ending]) -> Ending:

@@ -298,7 +298,9 @@ class Stage:
         clock = Clock(now, asyncio.sleep)
         self.store = MemoryStore(self.db, self.kill.point)
         self.drain = Drain(clock, self.grace)
-        world = World(self.store, self.rims, clock, self.drain, self.observer, self.offload)
+        world = World(
+            self.store, self._reopened, self.rims, clock, self.drain, self.observer, self.offload
+        )
         life = asyncio.ensure_future(live(world))
         killed = asyncio.ensure_future(self.kill.fired.wait())
         await asyncio.wait((life, killed), return_when=asyncio.FIRST_COMPLETED)
@@ -313,6 +315,15 @@ class Stage:
             raise self.observer.errors[0]
         self.endings.append(ending)
         return ending
+
+    def _reopened(self, stall: float) -> MemoryStore:
+        """Another store of the same process."""
+        assert self.store is not None
+        assert self.store.closed, "a runner has one connection"
+        nonce = self.store.nonce
+        self.store = MemoryStore(self.db, self.kill.point)
+        self.store.nonce, self.store.stall = nonce, stall
+        return self.store
 
     async def play(self, attempts: int = 10) -> Ending | None:
         """Attempts, as the operator would mint them, until the run is over or suspended."""

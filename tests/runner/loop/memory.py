@@ -202,6 +202,7 @@ class MemoryStore:
         self.closed = False
         self.stuck = False
         self.looks = 0
+        self.stall = 900.0
 
     async def claim(self) -> Claim:
         await self._answer()

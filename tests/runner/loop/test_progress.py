@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.runner.loop.fakes import Stage, asks, make_spec, text
 from tests.runner.loop.virtual import run
 
+from agentrun.runner.exits import Exit
 from agentrun.runner.loop import Pace
 
 STARTED = {"toolPolicies": [{"tools": ["ops.*"], "onUnknown": "Ask"}]}
@@ -89,5 +90,33 @@ def test_waiting_is_no_busy_loop() -> None:
 
         assert looks[1] <= 2.2 * looks[0]
         assert looks[0] <= 2 * 2 * 200 / Pace().tick
+
+    run(scene())
+
+
+def test_the_specs_stall_reaches_the_store_that_renews() -> None:
+    async def scene() -> None:
+        for stall in (5, 900, 2000):
+            made = stage(lease={"ttlSeconds": 60, "stallSeconds": stall})
+            await made.attempt()
+
+            assert made.db.state == "Succeeded"
+            assert made.store is not None
+            assert made.store.stall == stall
+            assert made.store.closed
+
+    run(scene())
+
+
+def test_a_stall_below_the_renewal_interval_is_no_lost_lease() -> None:
+    """The age of a healthy lease grows to a third of the TTL between renewals."""
+
+    async def scene() -> None:
+        made = stage(lease={"ttlSeconds": 60, "stallSeconds": 1})
+        made.model.seconds = 30
+        made.kill.acts["before model"] = lambda: setattr(made.store, "renewing", False)
+        made.kill.acts["after model"] = lambda: setattr(made.store, "renewing", True)
+
+        assert (await made.attempt()).code is Exit.DONE
 
     run(scene())
