@@ -30,7 +30,7 @@ async def run_operator(environ: Mapping[str, str]) -> int:
     from agentrun.store.logins import NamespaceLogins
     from agentrun.store.operator_store import open_operator_store
 
-    logs.configure(level=environ.get("AGENTRUN_LOG_LEVEL", "INFO"))
+    logs.configure(level=environ.get("AGENTRUN_LOG_LEVEL", "INFO"), plain_text=["kopf"])
     dsn, key = _required(environ, "AGENTRUN_DSN"), _required(environ, "AGENTRUN_DB_KEY")
     logs.conceal(dsn, key)
     settings = operator_settings(environ)
