@@ -122,3 +122,20 @@ def everything() -> Script:
 
 NOTES = b"# Notes\n- charged 120\n"
 """What the workspace holds at the end of ``everything``."""
+
+
+def gated() -> Script:
+    """One call that a person has to approve, between two that nobody has to."""
+    return script(
+        reply(
+            0,
+            text="May I?",
+            tools=[call("charge", amount=100), call("echo", text="meanwhile")],
+            usage=USAGE,
+        ),
+        reply(1, text="Noted.", tools=[note("- charged\n")], usage=USAGE),
+        reply(2, text=DONE, usage=USAGE),
+    )
+
+
+GATE = {"tools": ["ops.charge"], "approval": "Always", "reason": "costs money"}
