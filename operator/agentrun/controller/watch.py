@@ -82,7 +82,8 @@ def settings(*, clusterwide: bool) -> kopf.OperatorSettings:
     found.scanning.disabled = not clusterwide
     found.posting.enabled = False
     found.watching.inactivity_timeout = 70
-    found.watching.server_timeout = 300 + random.uniform(-30, 30)  # noqa: S311 - only a spread
+    # whole seconds: the API server refuses a watch with any other timeout
+    found.watching.server_timeout = random.randint(270, 330)  # noqa: S311 - only a spread
     found.watching.client_timeout = found.watching.server_timeout + 10
     found.watching.connect_timeout = 10
     found.watching.reconnect_backoff = 1.0
