@@ -21,6 +21,8 @@ from agentrun.telemetry import logs
 from agentrun.telemetry.metrics import Metrics
 
 HEALTH_PORT = 8080
+PLAIN_TEXT = ("agentrun", "kopf")
+"""Loggers that speak about objects and never about content: ours, and the watch's."""
 
 
 async def run_operator(environ: Mapping[str, str]) -> int:
@@ -30,7 +32,7 @@ async def run_operator(environ: Mapping[str, str]) -> int:
     from agentrun.store.logins import NamespaceLogins
     from agentrun.store.operator_store import open_operator_store
 
-    logs.configure(level=environ.get("AGENTRUN_LOG_LEVEL", "INFO"), plain_text=["kopf"])
+    logs.configure(level=environ.get("AGENTRUN_LOG_LEVEL", "INFO"), plain_text=PLAIN_TEXT)
     dsn, key = _required(environ, "AGENTRUN_DSN"), _required(environ, "AGENTRUN_DB_KEY")
     logs.conceal(dsn, key)
     settings = operator_settings(environ)

@@ -42,6 +42,7 @@ def kopf_watch(
     ``on.login`` handlers return (a bounded session, kopf.md 1.2)."""
 
     async def watch(operator: Operator, stop: asyncio.Event) -> None:
+        quiet()
         registry = kopf.OperatorRegistry()
         register(registry, operator)
         kopf.on.login(registry=registry)(login or credentials)
@@ -67,6 +68,11 @@ def credentials(**kwargs: Any) -> kopf.ConnectionInfo | None:
     """Those of the pod it runs in, else of the kubeconfig. Kopf only watches here, so that its
     unlimited pool holds three connections."""
     return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+
+def quiet() -> None:
+    """Kopf says of every single event that its handler has succeeded; only what went wrong counts."""
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
 
 
 async def _relay(stop: asyncio.Event, ended: asyncio.Event) -> None:
