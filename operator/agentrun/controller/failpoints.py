@@ -31,6 +31,7 @@ NAMES = frozenset(
         BEFORE_STATUS,
     }
 )
+KILLED = 137
 VARIABLE = "AGENTRUN_OPERATOR_FAILPOINT"
 FOLDER = "AGENTRUN_FAILPOINT_DIR"
 
@@ -85,4 +86,6 @@ def _first(marker: Path | None) -> bool:
 
 
 def _kill() -> None:
+    """The first process of a container cannot kill itself: the kernel drops the signal."""
     os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(KILLED)
