@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -45,6 +46,13 @@ async def test_h17_another_process_of_the_same_pod_may_not(world: World) -> None
         await world.runner(row, secret, holder="pod-uid").claim()
 
 
+async def test_h17_the_nonce_is_good_for_its_holder_only(world: World) -> None:
+    row, secret = await world.minted()
+    await world.runner(row, secret, holder="a", nonce="same").claim()
+    with pytest.raises(Fenced, match="another process holds"):
+        await world.runner(row, secret, holder="b", nonce="same").claim()
+
+
 async def test_h17_release_lets_nobody_claim_again(world: World, sql: psycopg.Connection) -> None:
     row, secret = await world.minted()
     runner = world.runner(row, secret)
@@ -78,6 +86,39 @@ async def test_h18_the_old_secret_does_not_open_the_next_fence(
     assert new is not None
     with pytest.raises(StoreRefused, match="secret was not issued"):
         await world.runner(new, old, holder="zombie").claim()
+
+
+async def test_h18_a_secret_counts_for_its_own_fence_only(
+    world: World, sql: psycopg.Connection
+) -> None:
+    row, secret = await world.minted()
+    sql.execute("UPDATE agentrun.attempt_secret SET fence = 0 WHERE run_uid = %s", (row.run_uid,))
+    with pytest.raises(StoreRefused, match="secret was not issued"):
+        await world.runner(row, secret).claim()
+
+
+async def test_h46_a_stranger_cannot_hold_a_lock_on_somebodys_run(world: World) -> None:
+    row, secret = await world.minted()
+    owner = world.runner(row, secret)
+    await owner.claim()
+    with psycopg.connect(world.postgres.runner_dsn) as stranger:
+        for fence in (0, 1, 2):
+            stranger.execute(
+                "SELECT agentrun.claim_v1(%s, %s, 'guess', 'me', 'n', NULL),"
+                " agentrun.renew_v1(%s, %s, 'guess')",
+                (row.run_uid, fence) * 2,
+            )
+        assert await owner.append(commit(), totals()) == 2, (
+            "while the stranger's transaction is open"
+        )
+
+
+async def test_h50_another_database_does_not_know_the_run(world: World) -> None:
+    """A squatter's Secret may lead the runner elsewhere: there is nothing to claim there."""
+    row, secret = await world.minted()
+    elsewhere = replace(row, run_uid="somebody-elses")
+    with pytest.raises(StoreRegressed):
+        await world.runner(elsewhere, secret).claim()
 
 
 async def test_an_older_fence_is_told_that_it_is_fenced(

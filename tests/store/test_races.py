@@ -19,10 +19,10 @@ from agentrun.errors import Fenced, StoreError
 from agentrun.run.chain import genesis, link
 from agentrun.store.embedded import EmbeddedPostgres
 from agentrun.store.operator_store import PostgresOperatorStore, open_operator_store
-from agentrun.store.port import AttemptEnd, EndState
+from agentrun.store.port import AttemptEnd, EndState, NewCommit
 from agentrun.store.rows import Budgets, Requested, RunRow, RunState
 
-from .world import OBJECT, SUCCEEDED, World, commit, eventually, seen, totals
+from .world import OBJECT, SUCCEEDED, World, commit, eventually, question, seen, totals
 
 TIMES = 60
 ENDED = AttemptEnd("PodLost", "Infra")
@@ -112,8 +112,15 @@ async def test_two_mints_at_once_make_one_attempt(
         assert (after.attempt, after.fence, after.seq) == (1, 1, 1)
 
 
+def written(form: str, run_uid: str, body: bytes) -> NewCommit:
+    """A commit that takes one or the other of the two SQL functions."""
+    asked = (question(run_uid),) if form == "group" else ()
+    return commit(body=body, approvals=asked)
+
+
+@pytest.mark.parametrize("form", ["single", "group"])
 async def test_sixty_forced_takeovers_let_no_stale_write_land(
-    world: World, sql: psycopg.Connection
+    world: World, sql: psycopg.Connection, form: str
 ) -> None:
     landed = 0
     for _ in range(TIMES):
@@ -124,7 +131,11 @@ async def test_sixty_forced_takeovers_let_no_stale_write_land(
         new = world.attempt(secrets.token_bytes(32))
         take_over = world.operator.mint(seen(row), "lease-expired", new, ENDED)
         appended, minted = await race(
-            world, sql, row, runner.append(commit(body=b"late"), totals()), take_over
+            world,
+            sql,
+            row,
+            runner.append(written(form, row.run_uid, b"late"), totals()),
+            take_over,
         )
         commits = await sound(world, row.run_uid)
         late = [c for c in commits if c.body == b"late"]
@@ -272,8 +283,9 @@ async def test_a_decision_and_a_cancel_at_once(
         assert after.state is (RunState.SUSPENDED if decided is None else RunState.ACTIVE)
 
 
+@pytest.mark.parametrize("form", ["single", "group"])
 async def test_a_revocation_and_everything_else_at_once(
-    world: World, sql: psycopg.Connection, rival: PostgresOperatorStore
+    world: World, sql: psycopg.Connection, rival: PostgresOperatorStore, form: str
 ) -> None:
     for _ in range(20):
         runner, claim = await world.active()
@@ -284,7 +296,7 @@ async def test_a_revocation_and_everything_else_at_once(
             sql,
             row,
             world.operator.revoke(row.run_uid, OBJECT, "Deleted"),
-            runner.append(commit(), totals()),
+            runner.append(written(form, row.run_uid, b"late"), totals()),
             rival.mint(seen(row), "ended", new, ENDED),
         )
         after = await world.row(row.run_uid)

@@ -45,6 +45,24 @@ BEGIN
 END
 $$;
 
+-- What a claim of this row comes to; see claim_v1.
+CREATE FUNCTION agentrun.claimable(r agentrun.run, p_fence bigint, p_hash bytea, p_holder text,
+                                   p_nonce text)
+RETURNS text LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN CASE
+    WHEN r.run_uid IS NULL OR r.fence < p_fence THEN 'regressed'
+    WHEN r.fence > p_fence THEN 'fenced'
+    WHEN r.state <> 'Active' THEN 'ended'
+    WHEN r.holder IS NULL AND EXISTS (
+      SELECT 1 FROM agentrun.attempt_secret s
+      WHERE s.run_uid = r.run_uid AND s.fence = p_fence AND s.hash = p_hash) THEN 'claimed'
+    WHEN r.holder IS NULL THEN 'denied'
+    WHEN r.holder = p_holder AND r.nonce = p_nonce AND r.secret_hash = p_hash THEN 'claimed'
+    ELSE 'held' END;
+END
+$$;
+
 -- Become the holder of a fence. The nonce lets the same process repeat a claim whose answer was
 -- lost, and no other (H17); release never clears the holder, so a second claim never succeeds. The
 -- claim pins the secret it used and voids the others. Expiry begins here: an unclaimed lease has
@@ -67,19 +85,15 @@ DECLARE
   v_now  timestamptz;
   r      agentrun.run;
 BEGIN
-  -- The lock first; everything below sees what was committed before it.
-  SELECT * INTO r FROM agentrun.run WHERE run_uid = p_run_uid FOR NO KEY UPDATE;
+  -- Asked twice: without a lock first, so that a stranger never holds one on somebody's run, and
+  -- then again on the locked row, which nobody else can claim or take meanwhile.
+  SELECT * INTO r FROM agentrun.run WHERE run_uid = p_run_uid;
+  answer := agentrun.claimable(r, p_fence, v_hash, p_holder, p_nonce);
+  IF answer = 'claimed' THEN
+    SELECT * INTO r FROM agentrun.run WHERE run_uid = p_run_uid FOR NO KEY UPDATE;
+    answer := agentrun.claimable(r, p_fence, v_hash, p_holder, p_nonce);
+  END IF;
   v_now := clock_timestamp();
-  answer := CASE
-    WHEN r.run_uid IS NULL OR r.fence < p_fence THEN 'regressed'
-    WHEN r.fence > p_fence THEN 'fenced'
-    WHEN r.state <> 'Active' THEN 'ended'
-    WHEN r.holder IS NULL AND EXISTS (
-      SELECT 1 FROM agentrun.attempt_secret s
-      WHERE s.run_uid = p_run_uid AND s.fence = p_fence AND s.hash = v_hash) THEN 'claimed'
-    WHEN r.holder IS NULL THEN 'denied'
-    WHEN r.holder = p_holder AND r.nonce = p_nonce AND r.secret_hash = v_hash THEN 'claimed'
-    ELSE 'held' END;
   fence := r.fence;
   IF answer <> 'claimed' THEN
     RETURN;
