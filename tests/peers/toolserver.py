@@ -159,6 +159,7 @@ class Tools:
     ledger: Ledger
     effect_at: str
     block_file: Path | None
+    gates: Path | None = None
 
     async def echo(self, call: Call) -> Answer:
         return self._done(call, Answer(str(call.args.get("text", ""))))
@@ -212,6 +213,13 @@ class Tools:
             json.dumps({"found": found > 0, "effects": found}), structured={"found": found > 0}
         )
 
+    async def gate(self, call: Call) -> Answer:
+        """Answers once ``--gates DIR`` holds a file named after the run's UID."""
+        assert self.gates is not None
+        while not (self.gates / str(call.meta.get("run-uid"))).exists():  # noqa: ASYNC110
+            await asyncio.sleep(_STEP)
+        return self._done(call, Answer("open"))
+
     async def hang(self, call: Call) -> Answer:
         del call
         await asyncio.Event().wait()
@@ -253,6 +261,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "structured": {"text": {"type": "boolean"}},
     "charge": {"amount": {"type": "number"}},
     "find_charge": {},
+    "gate": {},
     "hang": {},
     "die": {"effect": {"type": "boolean"}},
 }
@@ -345,6 +354,7 @@ def main() -> None:
     parser.add_argument("--effects", type=Path, required=True)
     parser.add_argument("--effect-at", choices=["start", "end"], default="end")
     parser.add_argument("--block-file", type=Path)
+    parser.add_argument("--gates", type=Path, help="folder of gates that are open")
     parser.add_argument("--detach", action="store_true", help="finish calls whose client has gone")
     parser.add_argument("--without", action="append", default=[], help="do not offer this tool")
     parser.add_argument("--host", default="127.0.0.1")
@@ -354,7 +364,7 @@ def main() -> None:
     import logging
 
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
-    tools = Tools(Ledger(args.effects), args.effect_at, args.block_file)
+    tools = Tools(Ledger(args.effects), args.effect_at, args.block_file, args.gates)
     names = [name for name in SCHEMAS if name not in args.without]
     running = Running() if args.detach else None
     if args.port is None and args.port_file is None:

@@ -1,0 +1,67 @@
+"""One installation for the whole folder, and cases that are played on it at the same time."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+
+import pytest
+from tests.cluster import crowd as crowds
+from tests.cluster.deploy import Installation
+from tests.cluster.harness import Cluster, Postgres, build_image
+from tests.cluster.harness.fixtures import cluster, postgres
+from tests.cluster.peers import Peers
+from tests.cluster.stage import Ground, Stage
+
+__all__ = ["cluster", "postgres"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here needs the cluster; the first test may have to wait until it is up."""
+    crowds.in_order(items)
+    for item in items:
+        if item.path.is_relative_to(crowds.HERE):
+            item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.timeout(3600))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test with a ground is played by the crowd, perhaps long before it is its turn."""
+    if not crowds.on_ground(pyfuncitem):
+        return None
+    pyfuncitem.funcargs["crowd"].judge(pyfuncitem)
+    return True
+
+
+@pytest.fixture(scope="session")
+def stage(
+    cluster: Cluster, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    """The operator, installed for this session alone, and its peers."""
+    with (cluster.kubeconfig.parent / "suite.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        image = build_image()
+        cluster.load_image(image)
+        operator = Installation(cluster, postgres, image)
+        peers = Peers(cluster, image)
+        try:
+            operator.install()
+            peers.start()
+            yield Stage(cluster, operator, peers, image, tmp_path_factory.mktemp("diagnosis"))
+        finally:
+            operator.remove()
+
+
+@pytest.fixture(scope="session")
+def crowd(stage: Stage, request: pytest.FixtureRequest) -> Iterator[crowds.Crowd]:
+    """Everybody who plays at the same time."""
+    everybody = crowds.Crowd(stage, request.session.items)
+    yield everybody
+    everybody.close()
+
+
+@pytest.fixture
+def ground(crowd: crowds.Crowd) -> Ground | None:
+    """A namespace of the case's own; it is made where the case is played."""
+    return None

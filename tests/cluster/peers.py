@@ -1,0 +1,132 @@
+"""What all runs of the suite talk to: one scripted model and one tool server that counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cluster.harness import Cluster
+from tests.cluster.scenes import model_script
+from tests.peers import modelscripts
+
+NAMESPACE: Final = "agentrun-peers"
+TOOLSERVER: Final = Path(__file__).parents[1] / "peers" / "toolserver.py"
+LEDGER: Final = "/data/effects"
+GATES: Final = "/data/gates"
+Line = dict[str, Any]
+
+
+class Peers:
+    """Both pods, made anew, and what the tool server has seen."""
+
+    def __init__(self, cluster: Cluster, image: str) -> None:
+        self.cluster = cluster
+        self._image = image
+        self.model_url = f"http://model.{NAMESPACE}.svc:8080"
+        self.tools_url = f"http://tools.{NAMESPACE}.svc:8080/mcp"
+
+    def start(self) -> None:
+        """Both pods, ready."""
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        namespace = {"name": NAMESPACE, "labels": labels}
+        self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
+        self.cluster.wait("serviceaccount/default", "create", NAMESPACE)
+        gone = ("--ignore-not-found", "--grace-period=1", "-n", NAMESPACE)
+        self.cluster.kubectl("delete", "pods/model", "pods/tools", *gone)
+        files = {
+            "model.yaml": modelscripts.dump(model_script()),
+            "toolserver.py": TOOLSERVER.read_text(),
+        }
+        self.cluster.apply(
+            [
+                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "files"}}
+                | {"data": files},
+                self._pod("model", "agentrun dev model /files/model.yaml --log /data/asked"),
+                self._pod(
+                    "tools",
+                    f"mkdir {GATES}; exec python /files/toolserver.py --detach"
+                    f" --effects {LEDGER} --gates {GATES}",
+                ),
+                _service("model"),
+                _service("tools"),
+            ],
+            NAMESPACE,
+        )
+        for name in ("model", "tools"):
+            self.cluster.wait(f"pod/{name}", "condition=Ready", NAMESPACE)
+
+    def called(self, run_uid: str) -> list[Line]:
+        """The calls of a run that the tool server got, in order."""
+        return [line for line in self._lines(".requests") if line["meta"]["run-uid"] == run_uid]
+
+    def effects(self, run_uid: str, tool: str = "charge") -> list[Line]:
+        """What was really done for a run."""
+        keys = {line["key"] for line in self.called(run_uid)}
+        return [line for line in self._lines("") if line["key"] in keys and line["tool"] == tool]
+
+    def open_gate(self, run_uid: str) -> None:
+        """The gate of a run's scene opens, and stays open."""
+        self._in("tools", "touch", f"{GATES}/{run_uid}")
+
+    def asked(self) -> list[Line]:
+        """All requests that the model got."""
+        return _parsed(self._in("model", "cat", "/data/asked"))
+
+    def _lines(self, suffix: str) -> list[Line]:
+        file = LEDGER + suffix
+        return _parsed(self._in("tools", "sh", "-c", f"test ! -e {file} || cat {file}"))
+
+    def _in(self, pod: str, *command: str) -> str:
+        return self.cluster.kubectl("exec", "-n", NAMESPACE, pod, "--", *command)
+
+    def _pod(self, name: str, command: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/name": name}},
+            "spec": {
+                "nodeSelector": {"agentrun.test/role": "control"},
+                "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": False,
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                "containers": [
+                    {
+                        "name": name,
+                        "image": self._image,
+                        "command": ["sh", "-c", f"{command} --host 0.0.0.0 --port 8080"],
+                        "securityContext": {
+                            "allowPrivilegeEscalation": False,
+                            "capabilities": {"drop": ["ALL"]},
+                        },
+                        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+                        "volumeMounts": [
+                            {"name": "files", "mountPath": "/files"},
+                            {"name": "data", "mountPath": "/data"},
+                        ],
+                    }
+                ],
+                "volumes": [
+                    {"name": "files", "configMap": {"name": "files"}},
+                    {"name": "data", "emptyDir": {}},
+                ],
+            },
+        }
+
+
+def _service(name: str) -> Mapping[str, Any]:
+    selector = {"app.kubernetes.io/name": name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": selector, "ports": [{"port": 8080}]},
+    }
+
+
+def _parsed(text: str) -> list[Line]:
+    return [json.loads(line) for line in text.splitlines()]

@@ -1,0 +1,109 @@
+"""What every case stands on: one installation, its peers, and a namespace of its own for each case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.cluster import deploy, peers
+from tests.cluster.harness import Cluster, Kube
+from tests.cluster.runs import Run
+from tests.cluster.scenes import Manifest, manifest
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The operator at work in the cluster, and whom its runs talk to."""
+
+    cluster: Cluster
+    operator: deploy.Installation
+    peers: peers.Peers
+    image: str
+    output: Path
+    """Where the diagnosis of a failed case goes."""
+
+    @contextmanager
+    def ground(self, case: str, security: str = "restricted") -> Iterator[Ground]:
+        """A namespace for one case; what explains a failure is kept before it goes."""
+        with self.cluster.namespace("case", security=security) as namespace:
+            ground = Ground(self, namespace)
+            ground.prepare()
+            try:
+                yield ground
+            except BaseException as error:
+                folder = self.output / case.translate(_PATH)
+                for place in (namespace, deploy.NAMESPACE, peers.NAMESPACE):
+                    self.cluster.dump(place, folder / place)
+                error.add_note(f"what was there when it failed: {folder}")
+                raise
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One namespace, ready for runs."""
+
+    stage: Stage
+    namespace: str
+    _made: list[str] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, seen by its administrator."""
+        return self.stage.cluster
+
+    def prepare(self) -> None:
+        """The model's key, which every run's pod refers to."""
+        self.cluster.wait("serviceaccount/default", "create", self.namespace)
+        self.cluster.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "model"},
+                "stringData": {"api-key": "sk-of-nobody"},
+            },
+            self.namespace,
+        )
+
+    def manifest(self, name: str, scene: str, *, workspace: bool = False, **spec: Any) -> Manifest:
+        """An AgentRun of a scene, with the shared tool server unless others are given."""
+        servers: list[Mapping[str, Any]] = [{"name": "ops", "url": self.stage.peers.tools_url}]
+        if workspace:
+            servers.append({"name": "workspace", "workspace": {}})
+        given = {"servers": servers, **spec}
+        return manifest(name, scene, model=self.stage.peers.model_url, **given)
+
+    def start(self, scene: str, name: str = "one", **spec: Any) -> Run:
+        """Apply a run of a scene."""
+        return self.apply(self.manifest(name, scene, **spec))
+
+    def apply(self, document: Manifest, who: Kube | None = None) -> Run:
+        """Create a run as somebody, by default as the administrator."""
+        name = document["metadata"]["name"]
+        (who or self.cluster).create(document, self.namespace)
+        return self.run(name)
+
+    def run(self, name: str) -> Run:
+        """The object that has this name now."""
+        uid = self.cluster.get("agentrun", name, self.namespace)["metadata"]["uid"]
+        return Run(
+            self.cluster, self.stage.peers, self.stage.operator.dsn, self.namespace, name, uid
+        )
+
+    def user(self, name: str, role: str) -> Kube:
+        """Somebody who holds one of the chart's roles in this namespace."""
+        self.cluster.kubectl(
+            "create",
+            "rolebinding",
+            f"{name}-{role}",
+            f"--clusterrole={role}",
+            f"--user={name}",
+            "-n",
+            self.namespace,
+        )
+        return self.cluster.as_user(name)
+
+
+_PATH = str.maketrans("/[]: ", "-----")
