@@ -320,6 +320,13 @@ async def test_no_secret_is_added_but_to_an_unclaimed_fence(
     assert await world.operator.add_secret(was, secrets.token_bytes(32)) is None
 
 
+async def test_no_secret_is_added_to_an_attempt_that_ended_unclaimed(world: World) -> None:
+    row, _ = await world.minted()
+    after = await world.operator.charge(seen(row), AttemptEnd("Ended", "App", 1), 3_600_000)
+    assert after is not None
+    assert await world.operator.add_secret(seen(after), secrets.token_bytes(32)) is None
+
+
 async def test_no_secret_is_added_for_an_old_sight_or_an_unwanted_run(
     world: World, sql: Sql
 ) -> None:

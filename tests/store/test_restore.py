@@ -110,6 +110,21 @@ async def test_h54_boundaries_do_not_wait_for_a_snapshot_that_waits(world: World
     assert order[-1] == "snapshot"
 
 
+async def test_a_run_that_never_pauses_gets_its_snapshots_too(world: World) -> None:
+    runner, uid = await written(world)
+    done = asyncio.Event()
+
+    async def busy() -> None:
+        while not done.is_set():
+            await runner.append(commit(), totals())
+
+    writers = [asyncio.create_task(busy()) for _ in range(4)]
+    await runner.snapshot(1, 6, 0, b"state")
+    done.set()
+    await asyncio.gather(*writers)
+    assert (await world.row(uid)).snapshot_seq == 6
+
+
 async def test_a_zombie_restores_and_writes_nothing(world: World, sql: Sql) -> None:
     runner, uid = await written(world)
     row = await world.row(uid)

@@ -73,7 +73,7 @@ def test_only_the_runners_functions_may_be_executed(sql: psycopg.Connection) -> 
     for name, may, definer, config in rows:
         assert definer is may, name
         if may:
-            assert config == ["search_path=pg_catalog, pg_temp"], name
+            assert "search_path=pg_catalog, pg_temp" in config, name
 
 
 def test_public_may_execute_nothing_of_ours(sql: psycopg.Connection) -> None:

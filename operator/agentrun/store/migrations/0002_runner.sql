@@ -366,12 +366,13 @@ $$;
 
 -- Everything needed to fold the state, in one query however long the run: the head of the run row,
 -- its snapshot, the commits between the two. Commits are never changed, so the three parts fit
--- together without a transaction around them.
+-- together without a transaction around them. The answer is collected before it is sent: work_mem
+-- keeps all but the longest out of temporary files.
 CREATE FUNCTION agentrun.restore_v1(p_run_uid text, p_fence bigint, p_secret bytea)
 RETURNS TABLE (part text, seq bigint, version integer, origin text, fence bigint, attempt integer,
                at timestamptz, kind text, ref text, codec smallint, chain bytea, sha256 bytea,
                body bytea)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET work_mem = '32MB' AS $$
 #variable_conflict use_column
 DECLARE
   r agentrun.run;

@@ -34,6 +34,9 @@ from agentrun.store.runner_store.ledger import Entry, Group, Ledger
 from agentrun.store.runner_store.wire import Wire
 
 _FIRST_BACKOFF = 0.05
+_JOIN_SECONDS = 3.0
+_PATIENCE = 32
+"""After so many appends in a row, one snapshot goes first: a busy run needs them most."""
 
 
 def boottime() -> float:
@@ -100,6 +103,7 @@ class Engine:
         self._retry_at = 0.0
         self._failures = 0
         self._job_turn = False
+        self._appended = 0
         self._wishes: tuple[object, ...] = ()
         self._used_at = 0.0
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
@@ -142,8 +146,8 @@ class Engine:
         self.wire.hurry(1.0)
 
     def join(self) -> None:
-        """Wait for the thread's end."""
-        self._thread.join()
+        """Wait for the thread's end, but not for a connect that a dead host keeps waiting."""
+        self._thread.join(_JOIN_SECONDS)
 
     # The store thread.
 
@@ -185,6 +189,8 @@ class Engine:
         job_first = self._job_turn or not self.ledger.waiting
         if self._jobs and job_first:
             return self._work(self._jobs)
+        if self._later and self._appended >= _PATIENCE:
+            return self._work(self._later)
         if self.ledger.waiting:
             return self._append
         if self._later:
@@ -216,6 +222,7 @@ class Engine:
     def _work(self, queue: deque[Job]) -> Callable[[], None]:
         def do() -> None:
             self._job_turn = False
+            self._appended = 0
             job = queue[0]
             try:
                 result = job.run(self._execute)
@@ -269,6 +276,7 @@ class Engine:
 
     def _append(self) -> None:
         self._job_turn = True
+        self._appended += 1
         entries = self.ledger.take()
         for entry in entries:
             if not entry.blobs_put and not self._put_blobs(entry):
