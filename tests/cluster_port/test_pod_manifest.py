@@ -116,6 +116,7 @@ def test_the_runner_knows_who_it_is() -> None:
     assert env["AGENTRUN_POD_UID"] == {
         "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}
     }
+    assert env["AGENTRUN_NODE"] == {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}
     assert env["AGENTRUN_GRACE_SECONDS"] == "30"
     assert "AGENTRUN_WORKSPACE_SOCKET" not in env
     assert "ANTHROPIC_API_KEY" not in env

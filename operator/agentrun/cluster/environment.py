@@ -16,6 +16,7 @@ from agentrun.api.model import merge_model
 RUN_UID: Final = "AGENTRUN_RUN_UID"
 FENCE: Final = "AGENTRUN_FENCE"
 POD_UID: Final = "AGENTRUN_POD_UID"
+NODE: Final = "AGENTRUN_NODE"
 SECRET_DIR: Final = "AGENTRUN_SECRET_DIR"  # noqa: S105 - a name
 WORKSPACE_SOCKET: Final = "AGENTRUN_WORKSPACE_SOCKET"
 MODEL_URL: Final = "AGENTRUN_MODEL_URL"

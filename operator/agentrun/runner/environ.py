@@ -24,6 +24,7 @@ class Settings:
     pod_uid: str
     dsn: str = field(repr=False)
     secret: str = field(repr=False)
+    node: str | None = None
     grace: float | None = None
     """Seconds between SIGTERM and SIGKILL; None: as the spec says."""
     termination_log: str = exits.TERMINATION_LOG
@@ -45,6 +46,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         pod_uid=_given(environ, names.POD_UID),
         dsn=_file(folder, names.DSN_ENTRY),
         secret=_file(folder, names.ATTEMPT_ENTRY),
+        node=environ.get(names.NODE) or None,
         grace=_number(environ, names.GRACE, 0.0) or None,
         termination_log=environ.get(names.TERMINATION_LOG, exits.TERMINATION_LOG),
         log_level=environ.get(LOG_LEVEL, "INFO"),

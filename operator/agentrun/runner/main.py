@@ -101,6 +101,7 @@ async def _attempt(settings: Settings) -> Ending:
             fence=settings.fence,
             secret=settings.secret.encode(),
             holder=settings.pod_uid,
+            node=settings.node,
             nonce=nonce,
             stall_seconds=stall,
         )

@@ -88,6 +88,12 @@ def test_the_environment_is_read(surroundings: dict[str, str]) -> None:
     assert settings.grace == 12
     assert "hunter22" not in repr(settings)
     assert "attempt-secret" not in repr(settings)
+    assert settings.node is None
+
+
+def test_the_node_is_known_after_its_pod_is_gone(surroundings: dict[str, str]) -> None:
+    """`status.attempts[].node` was empty as soon as the pod was deleted."""
+    assert environ.read({**surroundings, "AGENTRUN_NODE": "n1"}).node == "n1"
 
 
 @pytest.mark.parametrize(

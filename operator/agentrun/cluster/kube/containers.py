@@ -151,10 +151,8 @@ def _runner_env(pod: AttemptPod, defaults: PodDefaults) -> list[Body]:
     env: list[Body] = [
         {"name": names.RUN_UID, "value": record_uid(pod)},
         {"name": names.FENCE, "value": str(pod.fence)},
-        {
-            "name": names.POD_UID,
-            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}},
-        },
+        _field(names.POD_UID, "metadata.uid"),
+        _field(names.NODE, "spec.nodeName"),
         {"name": names.SECRET_DIR, "value": SECRET_MOUNT},
         {"name": names.GRACE, "value": str(spec.pod.termination_grace_period_seconds)},
     ]
@@ -173,6 +171,10 @@ def _runner_env(pod: AttemptPod, defaults: PodDefaults) -> list[Body]:
     env += [{"name": name, "value": value} for name, value in given if name not in taken]
     taken |= defaults.runner_env.keys()
     return [*env, *_user_env(v for v in spec.pod.env if v.name not in taken)]
+
+
+def _field(name: str, path: str) -> Body:
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
 def _user_env(variables: Iterable[EnvVar]) -> list[Body]:
