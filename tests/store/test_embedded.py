@@ -210,6 +210,24 @@ def test_a_long_path_gets_its_socket_elsewhere(folder: Path, template: Path) -> 
         _ = server.dsn
 
 
+@pytest.mark.parametrize("depth", [0, 2], ids=["in the folder", "elsewhere"])
+def test_a_socket_that_somebody_removed_is_made_again(
+    folder: Path, template: Path, depth: int
+) -> None:
+    where = folder.joinpath(*["d" * 60] * depth)
+    server = EmbeddedPostgres(where, settings=FAST, template=template)
+    server.start()
+    home = server.data.parent
+    if depth:
+        shutil.rmtree((home / "socket").read_text())
+    else:
+        (home / ".s.PGSQL.5432").unlink()
+    try:
+        assert works(server.start())
+    finally:
+        server.stop(immediate=True)
+
+
 async def test_the_schema_works_on_an_older_server(folder: Path) -> None:
     """PostgreSQL 16: what managed services still run."""
     server = EmbeddedPostgres(folder, settings=FAST, version=16)

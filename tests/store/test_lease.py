@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from agentrun.errors import Fenced
+from agentrun.errors import Fenced, StoreRegressed
 from agentrun.store.port import AttemptEnd
 from agentrun.store.rows import Budgets, Requested
 from agentrun.store.runner_store.engine import Ambient, boottime
@@ -119,6 +119,17 @@ async def test_an_idle_owner_learns_that_it_was_replaced(
         runner.control()
     with pytest.raises(Fenced):
         await runner.append(commit(), totals())
+
+
+async def test_an_idle_owner_notices_that_the_store_went_back(
+    world: World, sql: psycopg.Connection
+) -> None:
+    runner, claim = await world.active(lease_ttl_ms=SHORT)
+    await runner.append(commit(), totals())
+    news = asyncio.ensure_future(runner.control_changed(claim.control))
+    sql.execute("UPDATE agentrun.run SET seq = 1 WHERE run_uid = %s", (claim.run_uid,))
+    with pytest.raises(StoreRegressed, match="at 1, it had acknowledged 2"):
+        await news
 
 
 async def test_the_age_counts_from_before_the_sending(

@@ -51,7 +51,8 @@ class EmbeddedPostgres:
         self._folder.mkdir(parents=True, exist_ok=True)
         with locked(self._folder):
             server = self._server()
-            if server.pid() is None:
+            if not server.reachable():
+                server.stop("fast")
                 server.initialise(self._template, durable=self._settings.get("fsync") != "off")
                 server.start(self._settings)
             enter(self._folder)

@@ -21,6 +21,7 @@ from agentrun.errors import StoreUnavailable, UsageError
 from agentrun.store.embedded.account import Account, program_for
 from agentrun.store.embedded.users import command_line, start_time
 
+_SOCKET = ".s.PGSQL.5432"
 _SOCKET_PATH_MAX = 100
 _START_SECONDS = 60
 
@@ -96,13 +97,18 @@ class Server:
             return None
         return pid
 
+    def reachable(self) -> bool:
+        """Whether it lives and its socket is there: temporary folders are swept by some systems."""
+        folder = self._socket_folder(create=False)
+        return self.pid() is not None and folder is not None and (folder / _SOCKET).exists()
+
     def clear_leftovers(self) -> None:
         """Postgres refuses to start while the pid in its lock file exists, zombie or stranger."""
         if self.pid() is None:
             (self.data / "postmaster.pid").unlink(missing_ok=True)
             folder = self._socket_folder(create=False)
             if folder is not None:
-                for name in (".s.PGSQL.5432", ".s.PGSQL.5432.lock"):
+                for name in (_SOCKET, f"{_SOCKET}.lock"):
                     (folder / name).unlink(missing_ok=True)
 
     def dsn(self, user: str) -> str:
@@ -114,7 +120,7 @@ class Server:
 
     def _socket_folder(self, *, create: bool) -> Path | None:
         """``home``, or a short folder elsewhere: a socket's path is limited to about 100 bytes."""
-        if len(str(self.home)) + len("/.s.PGSQL.5432.lock") < _SOCKET_PATH_MAX:
+        if len(str(self.home / f"{_SOCKET}.lock")) < _SOCKET_PATH_MAX:
             return self.home
         note = self.home / "socket"
         if note.exists():
