@@ -579,3 +579,54 @@ def _world(operator: OperatorSim) -> Any:
 
 def test_keys_of_objects() -> None:
     assert object_key(run()) == KEY
+
+
+class TestFinished:
+    """Finished runs cost nothing, not even to an operator that starts and lists them all."""
+
+    def finished(self, **what: Any) -> Sim:
+        sim = Sim(what=what)
+        sim.settle()
+        sim.operators[0].start()
+        return sim
+
+    def test_a_fresh_operator_leaves_it_alone(self) -> None:
+        assert self.finished().operators[0].reconciler.settled(KEY)
+
+    def test_a_ttl_keeps_it_in_view(self) -> None:
+        assert (
+            not self.finished(ttlSecondsAfterFinished=86_400 * 30)
+            .operators[0]
+            .reconciler.settled(KEY)
+        )
+
+    def test_an_edit_brings_it_back(self) -> None:
+        sim = self.finished()
+        sim.change(ttlSecondsAfterFinished=60)
+        sim.operators[0].deliver()
+        assert not sim.operators[0].reconciler.settled(KEY)
+
+    def test_a_pod_that_is_left_brings_it_back(self) -> None:
+        sim = self.finished()
+        sim.operators[0].cache.put_pod(pod())
+        assert not sim.operators[0].reconciler.settled(KEY)
+
+    def test_a_deletion_brings_it_back_once(self) -> None:
+        sim = self.finished()
+        sim.cluster.remove(KEY)
+        operator = sim.operators[0]
+        operator.deliver()
+        assert not operator.reconciler.settled(KEY)
+        operator.reconcile()
+        assert not operator.cache.tombs(KEY)
+
+    def test_a_live_run_is_never_settled(self) -> None:
+        sim = Sim(scripts=(("commit", "hang"),))
+        reach_running(sim)
+        assert not sim.operators[0].reconciler.settled(KEY)
+
+
+def test_a_budget_beyond_what_the_store_holds_is_as_good_as_the_largest() -> None:
+    from agentrun.controller.plan.budgets import LARGEST, budgets_of
+
+    assert budgets_of(spec(limits={"costUSD": "999999999"})).cost == LARGEST

@@ -103,6 +103,11 @@ class Operator:
         """Whether all caches are synced and work is being done."""
         return self._gate.is_set()
 
+    def wake(self, key: ObjectKey) -> None:
+        """A run was seen: look at it, unless it is finished and nothing about it has changed."""
+        if not self.reconciler.settled(key):
+            self.queue.add(key)
+
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop. Pods live on; whoever starts next goes on from the facts.
 
@@ -144,7 +149,7 @@ class Operator:
                 break
             await pause(stop, LOAD_RETRY_SECONDS)
         for run in self.cache.runs:
-            self.queue.add(object_key(run))
+            self.wake(object_key(run))
         self._gate.set()
 
     async def _after_gate(
@@ -181,7 +186,11 @@ class Operator:
     async def _feed(self) -> None:
         """The local adapter's changes; in a cluster there are none, Kopf feeds instead."""
         async for key in self._cluster.changes():
-            touched = await load(self._cluster, self.cache)
+            try:
+                touched = await load(self._cluster, self.cache)
+            except AgentRunError as error:
+                log.warning("run %s has changed and cannot be read: %s", key, error)
+                continue
             for each in touched | {key}:
                 self.queue.add(each)
 

@@ -11,6 +11,7 @@ from agentrun.store.rows import RunRow, RunState
 
 RETRY_CAP = 60.0
 REPEAT_AFTER = 600.0
+EVENTS_KEPT = 4096
 
 
 @dataclass(slots=True)
@@ -129,9 +130,14 @@ class Ledger:
 
     def first_time(self, uid: str, reason: str, note: str) -> bool:
         """Whether an Event is worth posting: repeats within ten minutes are one (conventions 23)."""
-        now = self._clock()
-        self._events = {k: at for k, at in self._events.items() if now - at < REPEAT_AFTER}
-        return self._events.setdefault((uid, reason, note), now) == now
+        now, key = self._clock(), (uid, reason, note)
+        if len(self._events) > EVENTS_KEPT:
+            self._events = {k: at for k, at in self._events.items() if now - at < REPEAT_AFTER}
+        posted = self._events.get(key)
+        if posted is not None and now - posted < REPEAT_AFTER:
+            return False
+        self._events[key] = now
+        return True
 
     def namespace_is_terminating(self, namespace: str) -> None:
         """Nothing can be created there any more (H24)."""

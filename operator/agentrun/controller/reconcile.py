@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from agentrun.api import AgentRunStatus
+from agentrun.api import AgentRun, AgentRunStatus
 from agentrun.cluster.values import ObjectKey
 from agentrun.controller.actions import Actions, Plan
 from agentrun.controller.cache import object_key
@@ -37,13 +37,14 @@ class Reconciler:
         self._settled: dict[ObjectKey, tuple[str, str]] = {}
 
     def settled(self, key: ObjectKey) -> bool:
-        """Whether nothing but a change of the object can matter: finished runs cost nothing."""
+        """Whether nothing but a change of the object can matter: finished runs cost nothing, not
+        even when an operator starts and lists them all."""
         run = self._hands.cache.runs.get(key)
+        if run is None or self._hands.cache.tombs(key):
+            return False
         known = self._settled.get(key)
-        return (
-            run is not None
-            and known == (run.metadata.uid, run.metadata.resource_version)
-            and not self._hands.cache.tombs(key)
+        return known == (run.metadata.uid, run.metadata.resource_version) or (
+            shown_finished(run) and not self._hands.cache.pods_of(key)
         )
 
     async def reconcile(self, key: ObjectKey) -> float | None:
@@ -82,6 +83,7 @@ class Reconciler:
             if not actions:
                 break
             await execute(self._hands, world, actions)
+        self._settled.pop(key, None)
         self._hands.cache.settle_tomb(key, uid)
         self._hands.ledger.forget(uid)
 
@@ -139,3 +141,17 @@ class Reconciler:
             self._hands.ledger.forget(run.metadata.uid)
         else:
             self._settled.pop(key, None)
+
+
+def shown_finished(run: AgentRun) -> bool:
+    """Whether the status shows the end of this very generation, and no TTL runs.
+
+    The end is shown after everything else was done, so there is nothing left to look at.
+    """
+    status = run.status
+    return (
+        status is not None
+        and status.completion_time is not None
+        and status.observed_generation == run.metadata.generation
+        and run.spec.ttl_seconds_after_finished is None
+    )

@@ -138,7 +138,7 @@ def on_run(operator: Operator, kind: str | None, body: Any) -> None:
         _unreadable("AgentRun", body, error)
         return
     put, remove = operator.cache.put_run, operator.cache.remove_run
-    operator.queue.add(remove(run) if kind == DELETED else put(run))
+    operator.wake(remove(run) if kind == DELETED else put(run))
 
 
 def on_approval(operator: Operator, kind: str | None, body: Any) -> None:

@@ -15,11 +15,14 @@ from agentrun.run.totals import picodollars
 from agentrun.run.values import Limits
 from agentrun.store.rows import Budgets, RunRow, RunState, TotalsRow
 
+LARGEST = 2**63 - 1
+"""What the store's integers hold: nine million dollars in picodollars."""
+
 
 def budgets_of(spec: AgentRunSpec) -> Budgets:
     """The budgets in force."""
     limits = spec.limits
-    cost = picodollars(limits.cost_usd) if limits.cost_usd is not None else None
+    cost = min(picodollars(limits.cost_usd), LARGEST) if limits.cost_usd is not None else None
     return Budgets(limits.turns, limits.tokens, cost, limits.active_deadline_seconds)
 
 

@@ -1,0 +1,59 @@
+"""What the controller's modules may import, and how large they may be (house rules 1 and 2)."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+from pathlib import Path
+
+import pytest
+
+import agentrun.controller
+
+ROOM = Path(agentrun.controller.__file__).parent
+IMPURE = {"asyncio", "time", "random", "os", "socket", "threading", "subprocess", "kopf", "secrets"}
+PURE = {
+    *(f"plan/{path.name}" for path in (ROOM / "plan").glob("*.py")),
+    "actions.py",
+    "attempts.py",
+    "conditions.py",
+    "events.py",
+    "history.py",
+    "questions.py",
+    "status.py",
+    "summary.py",
+    "world.py",
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Top-level names of the packages that a module imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name.split(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(PURE))
+def test_decisions_know_no_clock_and_no_io(name: str) -> None:
+    assert not imports(ROOM / name) & IMPURE
+
+
+def test_decisions_are_synchronous() -> None:
+    for name in PURE:
+        tree = ast.parse((ROOM / name).read_text())
+        assert not [n for n in ast.walk(tree) if isinstance(n, ast.AsyncFunctionDef | ast.Await)]
+
+
+def test_kopf_is_imported_in_one_module() -> None:
+    users = {path.name for path in ROOM.rglob("*.py") if "kopf" in imports(path)}
+    assert users == {"watch.py"}
+
+
+def test_modules_stay_small() -> None:
+    lengths = [len(path.read_text().splitlines()) for path in ROOM.rglob("*.py")]
+    assert statistics.median(lengths) <= 150
+    assert max(lengths) <= 500
