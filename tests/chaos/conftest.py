@@ -21,13 +21,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.chaos)
-            item.add_marker(pytest.mark.timeout(900))
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")
 def shared() -> Iterator[Grounds]:
     """Database, tool server and reaper of the session."""
     root = Path(tempfile.mkdtemp(prefix="chaos-"))
+    root.chmod(0o711)  # PostgreSQL runs under another account than root
     try:
         with grounds(root) as made:
             yield made

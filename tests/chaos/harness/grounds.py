@@ -22,6 +22,8 @@ TOOLSERVER = Path(__file__).parents[2] / "peers" / "toolserver.py"
 REAPER = Path(__file__).with_name("reaper.py")
 POSTGRES, PIDS = "postgres", "pids"
 """Names below a folder of the session that the reaper looks for."""
+FAST = {"fsync": "off", "full_page_writes": "off"}
+"""Loses nothing when processes are killed, only when the machine is."""
 PATIENCE = 60.0
 LOOK = 0.05
 
@@ -57,13 +59,13 @@ def grounds(root: Path) -> Iterator[Grounds]:
     (root / PIDS).mkdir(parents=True)
     with reaped(root):
         template = make_template(root / "template")
-        with postgres(root, template) as server, tool_server(root) as tools:
+        with postgres(root, template, FAST) as server, tool_server(root) as tools:
             yield Grounds(root, Dsns(server.dsn, server.runner_dsn), template, tools)
 
 
 def make_template(folder: Path) -> Path:
     """A stopped database with the schema in it: copying it is faster than making one."""
-    server = EmbeddedPostgres(folder / POSTGRES, settings={"fsync": "off"})
+    server = EmbeddedPostgres(folder / POSTGRES, settings=FAST)
     server.start()
     server.leave()
     return server.data

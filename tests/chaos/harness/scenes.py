@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from tests.peers.modelscripts import DONE, Script, call, reply, save, script
@@ -139,3 +140,27 @@ def gated() -> Script:
 
 
 GATE = {"tools": ["ops.charge"], "approval": "Always", "reason": "costs money"}
+
+
+def long(turns: int, delay: float = 0.2) -> Script:
+    """Many turns, each with a charge and an echo at once, every fifth with a line in a file."""
+    rules = []
+    for turn in range(turns - 1):
+        tools = [call("charge", amount=turn), call("echo", text=f"turn {turn}")]
+        if turn % 5 == 0:
+            tools.append(note(f"turn {turn}\n"))
+        rules.append(reply(turn, text=f"Turn {turn}.", tools=tools, usage=USAGE, delay=delay))
+    return script(*rules, reply(turns - 1, text=DONE, usage=USAGE))
+
+
+def heavy() -> Script:
+    """A result large enough for a blob, replies that make a snapshot due, and then slow turns."""
+    random = Random(1)
+    rules = [reply(0, text="Big.", tools=[call("big", bytes=400_000)], usage=USAGE)]
+    for turn in range(1, 5):
+        text = random.randbytes(60_000).hex()
+        rules.append(reply(turn, text=text, tools=[call("echo", text="on")], usage=USAGE))
+    for turn in range(5, 100):
+        tools = [call("echo", text=f"turn {turn}")]
+        rules.append(reply(turn, text="Slowly.", tools=tools, usage=USAGE, delay=0.3))
+    return script(*rules)

@@ -19,7 +19,7 @@ from agentrun.cli.postgres import Dsns
 from agentrun.cluster.local.adapter import LocalCluster
 from agentrun.cluster.local.files import read_json
 from agentrun.cluster.local.open import open_local_cluster, open_local_user
-from agentrun.cluster.local.pod import STARTED, SUPERVISOR
+from agentrun.cluster.local.pod import POD, STARTED, SUPERVISOR
 from agentrun.cluster.local.processes import Identity, alive, find, send
 from agentrun.cluster.local.user import LocalUserCluster
 from agentrun.cluster.values import PodView
@@ -219,6 +219,14 @@ class Stage:
         """The runner's process in a pod, once it was started."""
         noted = read_json(self.folder / "pods" / pod_uid / STARTED)
         return Identity.from_dict(noted) if noted else None
+
+    def runner_of(self, pod: str) -> Identity | None:
+        """The runner's process of a pod by name, once it was started and while it is there."""
+        for home in (self.folder / "pods").iterdir():
+            file = read_json(home / POD)
+            if file and Path(file["runner"]["log"]).stem == pod:
+                return self.runner(home.name)
+        return None
 
     async def signal(self, name: str, number: signal.Signals) -> Identity:
         """Signal the runner that holds the run, without a word to anybody."""
