@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -63,6 +64,26 @@ async def test_it_starts_what_is_there(stage: Stage) -> None:
     await stage.until(lambda: bool(stage.cluster.pods))
     assert stage.store.rows[UID].state is RunState.ACTIVE
     assert stage.operator.ready
+
+
+async def test_it_stops_although_a_library_swallows_the_cancellation(stage: Stage) -> None:
+    """It once went on for ever: ``agentrun run`` hung when it was stopped while it connected."""
+    look = stage.store.run
+    waiting = asyncio.Event()
+
+    async def swallowing(run_uid: str) -> Any:
+        if not waiting.is_set():
+            waiting.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        return await look(run_uid)
+
+    stage.store.run = swallowing  # type: ignore[method-assign]
+    stage.cluster.apply(run())
+    stage.start()
+    await waiting.wait()
+    async with asyncio.timeout(60):
+        await stage.end()
 
 
 async def test_h14_nothing_before_all_lists_are_complete(stage: Stage) -> None:

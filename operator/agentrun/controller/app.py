@@ -44,6 +44,13 @@ IDENTITY_CHECK_SECONDS = 600.0
 LOAD_RETRY_SECONDS = 2.0
 
 
+def told_to_end() -> bool:
+    """Whether this task was cancelled, even if what it waited for swallowed that: up to Python 3.11
+    ``asyncio.wait_for``, which connection pools use, does so when its result comes just then."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Operator:
     """One operator process over a store and a cluster."""
 
@@ -160,7 +167,7 @@ class Operator:
 
     async def _work(self) -> None:
         await self._gate.wait()
-        while True:
+        while not told_to_end():
             key = await self.queue.get()
             try:
                 await self._one(key)
@@ -186,6 +193,8 @@ class Operator:
     async def _feed(self) -> None:
         """The local adapter's changes; in a cluster there are none, Kopf feeds instead."""
         async for key in self._cluster.changes():
+            if told_to_end():
+                return
             try:
                 touched = await load(self._cluster, self.cache)
             except AgentRunError as error:
