@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from typing import Any
 
 import psycopg
@@ -56,6 +57,9 @@ async def test_a_main_loop_without_progress_loses_the_lease(
     runner, claim = await world.active(lease_ttl_ms=SHORT, options=options)
     await eventually(lambda: expired(sql, claim.run_uid), "the lease runs out")
     assert runner.lease_age() > 0
+    for _ in range(2):
+        await runner.restore()
+        assert expired(sql, claim.run_uid), "other statements do not make up for it"
     runner.mark_progress()
     await eventually(lambda: not expired(sql, claim.run_uid), "it is renewed again")
 
@@ -66,11 +70,13 @@ async def test_appends_renew_and_no_renewal_is_sent_beside_them(
     runner, claim = await world.active(lease_ttl_ms=SHORT, options={"dsn": proxy.client_dsn})
     first = expiry(sql, claim.run_uid)
     proxy.forget()
-    appended = 0
+    appended, pauses, last = 0, 0, time.monotonic()
     while (expiry(sql, claim.run_uid) - first).total_seconds() < 3 * SHORT / 1000:
         await runner.append(commit(), totals())
         appended += 1
-    assert proxy.round_trips == appended, "one round trip a boundary, and nothing else"
+        pauses += time.monotonic() - last > SHORT / 3500  # the machine was busy: one may be due
+        last = time.monotonic()
+    assert appended <= proxy.round_trips <= appended + pauses
 
 
 async def test_release_stops_the_renewals(world: World, sql: psycopg.Connection) -> None:
@@ -147,7 +153,7 @@ async def test_the_age_counts_from_before_the_sending(
 
     def noted(self: Wire, *arguments: Any) -> Any:
         sent.append(now[0])
-        now[0] += 500
+        now[0] += 5
         return execute(self, *arguments)
 
     monkeypatch.setattr(Wire, "execute", noted)
@@ -155,7 +161,9 @@ async def test_the_age_counts_from_before_the_sending(
     answered = runner._engine.lease.answered
     assert answered is not None
     assert answered <= sent[0]
-    assert runner.lease_age() > 500
+    assert runner.lease_age() > 5
+    await runner.append(commit(), totals())
+    assert answered < (runner._engine.lease.answered or 0.0) <= sent[-1]
 
 
 async def test_ages_are_zero_when_there_is_nothing_to_wait_for(world: World) -> None:
@@ -193,13 +201,16 @@ async def test_h55_an_idle_runner_holds_no_connection(
     assert await runner.append(commit(), totals()) == 52
 
 
-async def test_a_suspended_run_costs_no_connection_and_no_write(
-    world: World, sql: psycopg.Connection
+async def test_a_suspended_run_costs_no_connection_no_query_and_no_write(
+    world: World, proxy: Proxy, sql: psycopg.Connection
 ) -> None:
-    row = await world.suspended(1, lease_ttl_ms=SHORT, options={"idle_seconds": 0.05})
+    options = {"idle_seconds": 0.05, "dsn": proxy.client_dsn}
+    row = await world.suspended(1, lease_ttl_ms=SHORT, options=options)
+    proxy.forget()
     look = "SELECT xmin, ctid::text FROM agentrun.run WHERE run_uid = %s"
     before = sql.execute(look, (row.run_uid,)).fetchone()
     runner = world.runners[-1]
     await eventually(lambda: runner.lease_age() > SHORT / 1000, "renewals would have been due")
     await eventually(lambda: runner._engine.wire.connection is None, "the connection is closed")
     assert sql.execute(look, (row.run_uid,)).fetchone() == before
+    assert proxy.round_trips == 0
