@@ -171,10 +171,20 @@ class TestLedger:
         ledger = Ledger(Clock())
         assert ledger.namespace_uid("agents") is None
         ledger.remember_namespace("agents", "u")
-        ledger.namespace_is_terminating("agents")
-        assert (ledger.namespace_uid("agents"), ledger.terminating("agents")) == ("u", True)
+        assert ledger.namespace_uid("agents") == "u"
         ledger.recheck_namespaces()
-        assert (ledger.namespace_uid("agents"), ledger.terminating("agents")) == (None, False)
+        assert ledger.namespace_uid("agents") is None
+
+    def test_a_run_in_a_namespace_that_was_made_anew_is_none_of_the_old_ones(self) -> None:
+        """It was not started until the next resync: its namespace's name counted as going away."""
+        ledger = Ledger(Clock())
+        ledger.remember_namespace("agents", "old")
+        ledger.namespace_is_terminating("agents", ["run-in-it"])
+        assert ledger.terminating("run-in-it")
+        assert not ledger.terminating("run-in-another-of-that-name")
+        assert ledger.namespace_uid("agents") is None
+        ledger.recheck_namespaces()
+        assert not ledger.terminating("run-in-it")
 
 
 class TestFailpoints:

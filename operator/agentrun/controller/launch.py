@@ -149,7 +149,8 @@ async def _forbidden(hands: Hands, at: Pass, error: Forbidden) -> None:
     """A namespace that is going away explains it (H24); else quota or policy."""
     namespace = at.run.metadata.namespace
     if await hands.cluster.namespace_terminating(namespace):
-        hands.ledger.namespace_is_terminating(namespace)
+        there = [run for run in hands.cache.runs if run.metadata.namespace == namespace]
+        hands.ledger.namespace_is_terminating(namespace, (run.metadata.uid for run in there))
         at.stop = True
         return
     text = str(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from agentrun.api import Reason
@@ -139,13 +139,19 @@ class Ledger:
         self._events[key] = now
         return True
 
-    def namespace_is_terminating(self, namespace: str) -> None:
-        """Nothing can be created there any more (H24)."""
-        self._terminating.add(namespace)
+    def namespace_is_terminating(self, namespace: str, uids: Iterable[str]) -> None:
+        """Nothing can be created any more for the objects that are in it (H24). Others that come
+        under its name live in another namespace."""
+        self._terminating.update(uids)
+        self.forget_namespace(namespace)
 
-    def terminating(self, namespace: str) -> bool:
-        """Whether the namespace was seen going away."""
-        return namespace in self._terminating
+    def terminating(self, uid: str) -> bool:
+        """Whether the object's namespace was seen going away."""
+        return uid in self._terminating
+
+    def forget_namespace(self, namespace: str) -> None:
+        """It may be another one next time."""
+        self._namespaces.pop(namespace, None)
 
     def recheck_namespaces(self) -> None:
         """A namespace of that name may exist anew."""

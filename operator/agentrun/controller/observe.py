@@ -47,7 +47,7 @@ class Eyes:
             freshness=self.heartbeat.freshness(synced=hands.cache.synced),
             now=self.wall_clock(),
             run=run,
-            namespace_terminating=hands.ledger.terminating(key.namespace),
+            namespace_terminating=hands.ledger.terminating(uid),
             row=row,
             store_up=store_up,
             spec=spec,

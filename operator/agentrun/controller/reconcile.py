@@ -86,6 +86,7 @@ class Reconciler:
         self._settled.pop(key, None)
         self._hands.cache.settle_tomb(key, uid)
         self._hands.ledger.forget(uid)
+        self._hands.ledger.forget_namespace(key.namespace)
 
     async def _show(self, key: ObjectKey, world: World, current: Plan) -> float | None:
         wait = AGAIN if current.actions else current.requeue_after
