@@ -42,13 +42,15 @@ def stage(
     with (cluster.kubeconfig.parent / "suite.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         image = build_image()
-        cluster.load_image(image)
+        sidecar = Peers.build_sidecar(cluster, image)
+        cluster.load_image(image, *filter(None, [sidecar]))
         operator = Installation(cluster, postgres, image)
         peers = Peers(cluster, image)
         try:
             operator.install()
             peers.start()
-            yield Stage(cluster, operator, peers, image, tmp_path_factory.mktemp("diagnosis"))
+            output = tmp_path_factory.mktemp("diagnosis")
+            yield Stage(cluster, operator, peers, image, sidecar, output)
         finally:
             operator.remove()
 

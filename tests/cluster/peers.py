@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.cluster.harness import Cluster
+from tests.cluster.harness import Cluster, Unavailable
 from tests.cluster.scenes import model_script
 from tests.peers import modelscripts
 
@@ -15,6 +15,13 @@ NAMESPACE: Final = "agentrun-peers"
 TOOLSERVER: Final = Path(__file__).parents[1] / "peers" / "toolserver.py"
 LEDGER: Final = "/data/effects"
 GATES: Final = "/data/gates"
+SIDECAR: Final = """ARG BASE
+FROM ${BASE}
+COPY toolserver.py /toolserver.py
+ENTRYPOINT ["python", "/toolserver.py", "--port", "8080", "--detach", "--effects", "/tmp/effects", "--gates", "/tmp/gates"]
+"""
+"""The tool server as somebody's image; it listens on localhost alone, as the runner is beside it."""
+
 Line = dict[str, Any]
 
 
@@ -57,6 +64,14 @@ class Peers:
         for name in ("model", "tools"):
             self.cluster.wait(f"pod/{name}", "condition=Ready", NAMESPACE)
 
+    @staticmethod
+    def build_sidecar(cluster: Cluster, image: str) -> str:
+        """The image for a server beside the runner; empty where images are not built."""
+        try:
+            return cluster.derive_image(image, "agentrun-tools", SIDECAR, TOOLSERVER.parent)
+        except Unavailable:
+            return ""
+
     def called(self, run_uid: str) -> list[Line]:
         """The calls of a run that the tool server got, in order."""
         return [line for line in self._lines(".requests") if line["meta"]["run-uid"] == run_uid]
@@ -72,11 +87,11 @@ class Peers:
 
     def asked(self) -> list[Line]:
         """All requests that the model got."""
-        return _parsed(self._in("model", "cat", "/data/asked"))
+        return lines_of(self._in("model", "cat", "/data/asked"))
 
     def _lines(self, suffix: str) -> list[Line]:
         file = LEDGER + suffix
-        return _parsed(self._in("tools", "sh", "-c", f"test ! -e {file} || cat {file}"))
+        return lines_of(self._in("tools", "sh", "-c", f"test ! -e {file} || cat {file}"))
 
     def _in(self, pod: str, *command: str) -> str:
         return self.cluster.kubectl("exec", "-n", NAMESPACE, pod, "--", *command)
@@ -128,5 +143,6 @@ def _service(name: str) -> Mapping[str, Any]:
     }
 
 
-def _parsed(text: str) -> list[Line]:
+def lines_of(text: str) -> list[Line]:
+    """The lines of a ledger or log file."""
     return [json.loads(line) for line in text.splitlines()]

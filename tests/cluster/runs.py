@@ -19,6 +19,9 @@ PATIENCE: Final = 240.0
 """Seconds until something counts as stuck. Nothing is asserted about how long anything takes."""
 
 
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
 @dataclass(frozen=True)
 class Run:
     """A run by name and UID. Pods and effects of another object of that name are not its own."""
@@ -82,6 +85,13 @@ class Run:
             "delete", "pod", pod, "-n", self.namespace, "--grace-period=0", "--force"
         )
 
+    def evict_pod(self, attempt: int) -> None:
+        """Ask for the pod's eviction, as `kubectl drain` does."""
+        pod = self.pod(attempt)
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        self.cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
+
     def await_condition(self, kind: str, within: float = PATIENCE) -> None:
         """As `kubectl wait --for=condition=…` does."""
         self.cluster.wait(self.target, f"condition={kind}", self.namespace, within)
@@ -105,6 +115,15 @@ class Run:
         """Until an attempt of the scene `held` is in its second call: the first one's result is
         committed."""
         self.await_call("gate", attempt)
+
+    def await_no_pod_at_work(self) -> None:
+        """Until no pod of the run is left that has not ended."""
+        eventually(
+            lambda: all(pod["status"]["phase"] in ENDED for pod in self.pods()),
+            within=PATIENCE,
+            what="no pod at work",
+            every=1,
+        )
 
     def open_gate(self) -> None:
         """Let the call of the scene `held` end, in this and every later attempt."""

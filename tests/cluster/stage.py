@@ -22,6 +22,8 @@ class Stage:
     operator: deploy.Installation
     peers: peers.Peers
     image: str
+    sidecar_image: str
+    """The tool server as an image of its own; empty where none can be built."""
     output: Path
     """Where the diagnosis of a failed case goes."""
 
@@ -67,6 +69,13 @@ class Ground:
             self.namespace,
         )
 
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """The namespace anew, after a test has deleted it."""
+        self.cluster.kubectl("create", "namespace", self.namespace)
+        self.prepare()
+        yield
+
     def manifest(self, name: str, scene: str, *, workspace: bool = False, **spec: Any) -> Manifest:
         """An AgentRun of a scene, with the shared tool server unless others are given."""
         servers: list[Mapping[str, Any]] = [{"name": "ops", "url": self.stage.peers.tools_url}]
@@ -103,6 +112,15 @@ class Ground:
             "-n",
             self.namespace,
         )
+        return self.cluster.as_user(name)
+
+    def patcher(self, name: str) -> Kube:
+        """Somebody who may patch Approvals and does not hold the verb `approve`."""
+        role = ("--verb=get,list,patch", "--resource=approvals.agentrun.dev")
+        where = ("-n", self.namespace)
+        self.cluster.kubectl("create", "role", "patch-approvals", *role, *where)
+        binding = ("--role=patch-approvals", f"--user={name}")
+        self.cluster.kubectl("create", "rolebinding", f"{name}-patches", *binding, *where)
         return self.cluster.as_user(name)
 
 

@@ -97,17 +97,30 @@ class Cluster(Kube):
         """A command on the node itself, beneath Kubernetes."""
         return self._docker("exec", node, *command)
 
-    def load_image(self, reference: str, roles: Sequence[str] = ("control", "worker")) -> None:
-        """Put an image of the local engine on the nodes with these roles, if it is not there yet."""
+    def load_image(self, *references: str, roles: Sequence[str] = ("control", "worker")) -> None:
+        """Put images of the local engine on the nodes with these roles, if they are not there yet."""
         if self.mode == "context" and not self.name:
             return  # somebody's cluster pulls for itself
         nodes = ",".join(self.node(role) for role in roles)
         where = ("--name", self.name, "--nodes", nodes)
         run(
-            *(self.kind_path, "load", "docker-image", reference, *where),
+            *(self.kind_path, "load", "docker-image", *references, *where),
             timeout=600,
             env=self._engine,
         )
+
+    def derive_image(self, base: str, name: str, dockerfile: str, context: Path) -> str:
+        """An image on top of another one, made by the local engine and named after its base."""
+        if self.mode == "context":
+            raise Unavailable("images for a given context are not built here")
+        reference = f"localhost/{name}:{base.rpartition(':')[2]}"
+        run(
+            *("docker", "build", "-q", "-t", reference, "--build-arg", f"BASE={base}", "-f", "-"),
+            str(context),
+            stdin=dockerfile,
+            env=self._engine,
+        )
+        return reference
 
     def postgres(self, namespace: str = "agentrun-postgres", name: str = "postgres") -> Postgres:
         """A database on the control node; found again when it is there already."""
