@@ -6,15 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.controller.simulation import OperatorSim, Sim, pod_of
-from tests.controller.worlds import KEY, NAME, OTHER_UID, UID, pod, run, spec
+from tests.controller.simulation import QUICK, OperatorSim, Sim, pod_of
+from tests.controller.worlds import KEY, NAME, OTHER_UID, PRICES, UID, pod, run, spec
 
-from agentrun.api import AgentRunStatus
+from agentrun.api import AgentRunStatus, Pricing
 from agentrun.api.names import pod_name
+from agentrun.api.validation import AdminPolicy
 from agentrun.cluster.values import ObjectKey
 from agentrun.controller.cache import Cache, object_key
 from agentrun.errors import Forbidden, Rejected
-from agentrun.store.rows import Requested, RunState
+from agentrun.store.port import NewRun
+from agentrun.store.rows import Budgets, Requested, RunState
 
 
 def reach_running(sim: Sim) -> None:
@@ -316,6 +318,33 @@ class TestCreation:
         sim.change(limits={})
         sim.settle()
         assert sim.row.state is RunState.SUCCEEDED
+
+    def test_h36_a_cost_budget_that_comes_later_stops_a_run_without_a_price(self) -> None:
+        sim = Sim(scripts=(("commit", "hang"),))
+        reach_running(sim)
+        sim.change(limits={"costUSD": "5"})
+        sim.operators[0].deliver()
+        sim.operators[0].reconcile()
+        assert sim.row.budgets.cost == 0, "the runner stops before its next model call"
+        sim.change(limits={})
+        sim.operators[0].deliver()
+        sim.operators[0].reconcile()
+        assert sim.row.budgets.cost is None
+
+    def test_h36_the_operators_price_is_a_price(self) -> None:
+        table = {"claude-sonnet-4-6": Pricing.model_validate(PRICES)}
+        policy = AdminPolicy(pricing=table)
+        sim = Sim(what={"limits": {"costUSD": "5"}}, settings=replace(QUICK, policy=policy))
+        opened: list[NewRun] = []
+        real = sim.store.open_run
+
+        async def spy(new: NewRun) -> Any:
+            opened.append(new)
+            return await real(new)
+
+        sim.store.open_run = spy  # type: ignore[method-assign]
+        sim.operators[0].reconcile()
+        assert opened[0].budgets == sim.row.budgets == Budgets(cost=5 * 10**12)
 
 
 class TestNodesAndStore:
@@ -629,4 +658,5 @@ class TestFinished:
 def test_a_budget_beyond_what_the_store_holds_is_as_good_as_the_largest() -> None:
     from agentrun.controller.plan.budgets import LARGEST, budgets_of
 
-    assert budgets_of(spec(limits={"costUSD": "999999999"})).cost == LARGEST
+    what = spec(limits={"costUSD": "999999999"}, pricing=PRICES)
+    assert budgets_of(what).cost == LARGEST

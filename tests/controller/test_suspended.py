@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.controller.worlds import (
+    PRICES,
     acts,
     ago,
     ahead,
@@ -110,8 +111,17 @@ class TestModelUnavailable:
 def test_h35_h68_resumes_only_when_the_budget_in_force_is_above_what_was_used(
     limits: dict[str, Any], resumes: bool
 ) -> None:
-    at = waiting(spec(limits=limits), reason="BudgetExceeded", totals=USED)
+    at = waiting(spec(limits=limits, pricing=PRICES), reason="BudgetExceeded", totals=USED)
     assert ("Mint" in kinds(at)) is resumes
+
+
+def test_h36_a_cost_budget_that_nobody_can_price_is_spent() -> None:
+    """Budgets may change and prices may not: it would never trip."""
+    at = waiting(spec(limits={"costUSD": "999"}), reason="BudgetExceeded")
+    assert kinds(at) == ()
+    status = plan(at).status
+    assert status is not None
+    assert "price of the model is not known" in status.message
 
 
 def test_h68_the_pods_own_budget_suspension_does_not_spin() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.controller.worlds import (
+    PRICES,
     acts,
     ago,
     first,
@@ -75,7 +76,8 @@ def test_it_is_written_once() -> None:
 
 
 def test_a_raised_budget_is_written_while_the_run_goes_on() -> None:
-    act = first(world(spec=spec(limits={"turns": 300, "costUSD": "5"})))
+    what = spec(limits={"turns": 300, "costUSD": "5"}, pricing=PRICES)
+    act = first(world(spec=what))
     assert isinstance(act, RequestWish)
     assert act.requested is RUN
     assert act.budgets == Budgets(turns=300, cost=5 * 10**12)

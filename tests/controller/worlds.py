@@ -41,6 +41,7 @@ NAME, NAMESPACE = "incident-42", "agents"
 KEY = ObjectKey(NAMESPACE, NAME)
 INSTALLATION = "here"
 SETTINGS = Settings(installation=INSTALLATION, image="runner:1")
+PRICES = {"inputPerMTok": "3", "outputPerMTok": "15"}
 OLD_ENOUGH = Freshness(synced=True, since_start=86_400.0, since_poll=0.5)
 
 

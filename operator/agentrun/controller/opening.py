@@ -42,11 +42,18 @@ async def open_run(hands: Hands, at: Pass, _action: OpenRun) -> None:
             lease_ttl_ms=spec.lease.ttl_seconds * 1000,
             requested=requested,
             requested_reason=reason,
-            budgets=budgets_of(spec),
+            budgets=budgets_of(priced(spec, resolved)),
         )
     )
     hands.ledger.untroubled(meta.uid)
     at.took(row)
+
+
+def priced(spec: AgentRunSpec, resolved: Resolved) -> AgentRunSpec:
+    """The spec with the price that the run will be counted in."""
+    if resolved.pricing is None:
+        return spec
+    return spec.model_copy(update={"pricing": resolved.pricing})
 
 
 def first_wish(spec: AgentRunSpec) -> tuple[Requested, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentrun.api import Phase, Reason
 from agentrun.controller.plan.approvals import unverified
+from agentrun.controller.plan.budgets import spent
 from agentrun.controller.plan.deadlines import waiting_reason
 from agentrun.controller.plan.facts import charged, current_attempt
 from agentrun.controller.plan.guards import regressed
@@ -131,4 +132,11 @@ def _suspended(world: World, row: RunRow) -> Summary:
         return Summary(Phase.SUSPENDED, Reason.SUSPENDED_BY_USER, message)
     if count:
         return Summary(Phase.SUSPENDED, Reason.APPROVAL_PENDING, f"{count} approval(s) pending")
-    return Summary(Phase.SUSPENDED, word(row.reason), row.message)
+    return Summary(Phase.SUSPENDED, word(row.reason), _why_suspended(world, row))
+
+
+def _why_suspended(world: World, row: RunRow) -> str:
+    """What the pod said, unless the budgets have changed since."""
+    if row.reason != Reason.BUDGET_EXCEEDED or world.spec is None:
+        return row.message
+    return spent(world.spec, row) or row.message

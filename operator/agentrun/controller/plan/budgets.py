@@ -20,10 +20,19 @@ LARGEST = 2**63 - 1
 
 
 def budgets_of(spec: AgentRunSpec) -> Budgets:
-    """The budgets in force."""
+    """The budgets in force. A cost budget without a price is spent from the start, because it would
+    never trip otherwise (H36)."""
     limits = spec.limits
     cost = min(picodollars(limits.cost_usd), LARGEST) if limits.cost_usd is not None else None
+    if unpriced(spec):
+        cost = 0
     return Budgets(limits.turns, limits.tokens, cost, limits.active_deadline_seconds)
+
+
+def unpriced(spec: AgentRunSpec) -> bool:
+    """Whether there is a cost budget and nothing to count it in. A run that is new would be
+    ``InvalidSpec``; but budgets may be set later, and prices are captured."""
+    return spec.limits.cost_usd is not None and spec.pricing is None
 
 
 def active_seconds(row: RunRow) -> float:
@@ -51,6 +60,8 @@ def active_budget_left(spec: AgentRunSpec, row: RunRow) -> float | None:
 def spent(spec: AgentRunSpec, row: RunRow) -> str | None:
     """What is used up, in words, or None. By the same comparison as the runner's, so that a
     suspended run resumes exactly when its next model call may be made (H35, H68)."""
+    if unpriced(spec):
+        return "limits.costUSD: the price of the model is not known, so nothing may be spent"
     limits = budgets_of(spec)
     words = exceeded(totals_of(row.totals), Limits(limits.turns, limits.tokens, limits.cost))
     if words is None and active_budget_spent(spec, row):
