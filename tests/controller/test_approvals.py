@@ -140,7 +140,7 @@ class TestConsuming:
         act = first(at)
         assert act == Decide(asked, "approval-1", "Deny", "alice", "not now", mint=True)
 
-    def test_one_of_two_starts_nothing(self) -> None:
+    def test_h12_one_of_two_starts_nothing(self) -> None:
         one, two = request(1), request(2)
         at = asking(one, two, objects=[approval(one), decided(two)])
         act = first(at)

@@ -62,7 +62,7 @@ def test_pods_of_a_deleted_run_are_stopped_once() -> None:
     assert acts(at)[1:] == (DeletePod(pod().key, "pod-1"),)
 
 
-def test_only_ours() -> None:
+def test_h22_only_ours() -> None:
     strangers = (pod(owner_uid=OTHER_UID), pod(2, installation="elsewhere"))
     assert kinds(world(run=run(deleting=True), pods=strangers)) == ("Revoke",)
 

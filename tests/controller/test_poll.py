@@ -11,6 +11,7 @@ from tests.controller.worlds import INSTALLATION, KEY, UID, expired_row, row
 
 from agentrun.controller.freshness import Heartbeat
 from agentrun.controller.poll import FASTEST, Poll, compare, glance, interval
+from agentrun.controller.world import Gap
 from agentrun.errors import StoreUnavailable
 from agentrun.store.rows import Requested, RunState
 
@@ -114,6 +115,21 @@ class TestLoop:
         store.up = True
         await poll.once()
         assert len(queue) == 0
+
+    async def test_h15_only_an_answer_is_a_successful_poll(self) -> None:
+        poll, store, time, _queue = self.setup()
+        await poll.once()
+        store.up = False
+        for _ in range(30):
+            time.move(1.0)
+            with pytest.raises(StoreUnavailable):
+                await poll.once()
+        assert poll.heartbeat.freshness(synced=True).since_poll == 30.0
+        store.up = True
+        time.move(1.0)
+        await poll.once()
+        fresh = poll.heartbeat.freshness(synced=True)
+        assert (fresh.since_poll, fresh.gaps) == (0.0, (Gap(31.0, 0.0),))
 
     async def test_other_installations_are_not_seen(self) -> None:
         poll, store, _time, queue = self.setup()

@@ -46,7 +46,7 @@ def stopping(the_row: Any, *, age: float = 0.0, reason: str = "User", **more: An
 
 @pytest.mark.parametrize("requested", [CANCEL, SUSPEND])
 @pytest.mark.parametrize("age", [0.0, 59.9])
-def test_the_runner_is_waited_for(requested: Requested, age: float) -> None:
+def test_h27_the_runner_is_waited_for(requested: Requested, age: float) -> None:
     assert acts(stopping(asked(requested=requested), age=age)) == ()
 
 

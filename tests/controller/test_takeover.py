@@ -104,7 +104,7 @@ def test_h62_only_in_active(the_row: object) -> None:
 class TestExpiredLease:
     """The pod is there and does not renew."""
 
-    def test_the_pod_is_looked_at_first(self) -> None:
+    def test_h14_h73_the_pod_is_looked_at_first(self) -> None:
         assert kinds(world(row=expired_row())) == ("ConfirmPod",)
 
     def test_then_it_is_taken_over_and_its_node_avoided(self) -> None:

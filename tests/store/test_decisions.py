@@ -64,7 +64,7 @@ async def test_what_was_decided_is_kept(
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
-async def test_only_for_the_object_and_the_content_that_was_asked(
+async def test_h71_only_for_the_object_and_the_content_that_was_asked(
     world: World, wrong: dict[str, Any]
 ) -> None:
     row = await world.suspended(1)
@@ -86,7 +86,7 @@ async def test_only_for_the_run_that_was_seen(world: World, stale: dict[str, Any
     assert await world.decide(row, seen=seen(row, **stale)) is None
 
 
-async def test_once(world: World) -> None:
+async def test_h67_once(world: World) -> None:
     row = await world.suspended(2)
     assert await world.decide(row, 0) is not None
     assert await world.decide(row, 0) is None
@@ -107,7 +107,7 @@ async def test_h13_not_while_a_sibling_is_at_work(world: World) -> None:
     assert await world.decide(await world.row(claim.run_uid)) is not None
 
 
-async def test_several_questions_are_all_answered_before_it_goes_on(world: World) -> None:
+async def test_h12_several_questions_are_all_answered_before_it_goes_on(world: World) -> None:
     row = await world.suspended(3)
     for index in (2, 0):
         after = await world.decide(row, index)
@@ -201,7 +201,7 @@ async def test_a_decided_question_is_bound_to_nothing_else(world: World) -> None
     assert not await world.operator.bind_approval(approval.id, "forged", approval.object_uid)
 
 
-async def test_a_question_without_an_object_cannot_be_decided(world: World) -> None:
+async def test_h71_a_question_without_an_object_cannot_be_decided(world: World) -> None:
     runner, claim = await world.active()
     asked = question(claim.run_uid)
     await runner.append(commit("approval/request", approvals=(asked,)), totals())

@@ -138,7 +138,7 @@ async def test_h60_a_reason_mints_where_it_holds_and_nowhere_else(
     ],
     ids=str,
 )
-async def test_whatever_was_seen_must_still_be_so(
+async def test_h60_whatever_was_seen_must_still_be_so(
     world: World, sql: Sql, stale: dict[str, object]
 ) -> None:
     row = await claimed(world, sql)
@@ -152,7 +152,7 @@ async def test_whatever_was_seen_must_still_be_so(
     [(pending, "start"), (claimed, "ended"), (charged, "charged"), (suspended, "resumed")],
     ids=["start", "ended", "charged", "resumed"],
 )
-async def test_nothing_is_minted_unless_the_run_is_wanted(
+async def test_h60_nothing_is_minted_unless_the_run_is_wanted(
     world: World, sql: Sql, scene: Scene, because: str, requested: Requested
 ) -> None:
     row = await scene(world, sql)
@@ -198,7 +198,7 @@ async def test_a_charge_counts_its_fault_once(
     assert await mint(world, after, "ended") is None, "it has ended already"
 
 
-async def test_charge_only_in_active_and_only_what_was_seen(world: World, sql: Sql) -> None:
+async def test_h60_charge_only_in_active_and_only_what_was_seen(world: World, sql: Sql) -> None:
     for scene in (pending, suspended, succeeded, revoked):
         row = await scene(world, sql)
         assert await world.operator.charge(seen(row), AttemptEnd("x", "App"), 0) is None
@@ -208,7 +208,7 @@ async def test_charge_only_in_active_and_only_what_was_seen(world: World, sql: S
         assert await world.operator.charge(was, AttemptEnd("x", "App"), 0) is None
 
 
-async def test_an_end_by_lease_needs_the_lease_still_expired(world: World, sql: Sql) -> None:
+async def test_h60_an_end_by_lease_needs_the_lease_still_expired(world: World, sql: Sql) -> None:
     row = await expired(world, sql)
     end = AttemptEnd("LeaseExpired", "Infra")
     sql.execute(
@@ -312,7 +312,7 @@ async def test_h65_a_secret_is_added_without_moving_the_fence(world: World, sql:
 @pytest.mark.parametrize(
     "scene", [pending, claimed, charged, suspended, succeeded, revoked], ids=lambda s: s.__name__
 )
-async def test_no_secret_is_added_but_to_an_unclaimed_fence(
+async def test_h65_no_secret_is_added_but_to_an_unclaimed_fence(
     world: World, sql: Sql, scene: Scene
 ) -> None:
     row = await scene(world, sql)
@@ -320,14 +320,14 @@ async def test_no_secret_is_added_but_to_an_unclaimed_fence(
     assert await world.operator.add_secret(was, secrets.token_bytes(32)) is None
 
 
-async def test_no_secret_is_added_to_an_attempt_that_ended_unclaimed(world: World) -> None:
+async def test_h65_no_secret_is_added_to_an_attempt_that_ended_unclaimed(world: World) -> None:
     row, _ = await world.minted()
     after = await world.operator.charge(seen(row), AttemptEnd("Ended", "App", 1), 3_600_000)
     assert after is not None
     assert await world.operator.add_secret(seen(after), secrets.token_bytes(32)) is None
 
 
-async def test_no_secret_is_added_for_an_old_sight_or_an_unwanted_run(
+async def test_h65_no_secret_is_added_for_an_old_sight_or_an_unwanted_run(
     world: World, sql: Sql
 ) -> None:
     row, _ = await world.minted()
@@ -337,7 +337,7 @@ async def test_no_secret_is_added_for_an_old_sight_or_an_unwanted_run(
     assert await world.operator.add_secret(seen(row), b"s" * 32) is None
 
 
-async def test_secrets_are_forgotten_once_they_are_of_no_use(world: World, sql: Sql) -> None:
+async def test_h25_secrets_are_forgotten_once_they_are_of_no_use(world: World, sql: Sql) -> None:
     row, secret = await world.minted()
     count = "SELECT count(*) FROM agentrun.attempt_secret WHERE run_uid = %s"
     await world.operator.purge_secrets(row.run_uid)

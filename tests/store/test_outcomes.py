@@ -55,7 +55,7 @@ async def test_a_cancelled_run_is_not_waited_for(world: World) -> None:
     assert await finish(world, row, RunState.CANCELLED) is not None
 
 
-async def test_cancelled_needs_a_cancel(world: World) -> None:
+async def test_h60_cancelled_needs_a_cancel(world: World) -> None:
     _, claim = await world.active()
     row = await world.row(claim.run_uid)
     assert await finish(world, row, RunState.CANCELLED) is None
@@ -74,7 +74,7 @@ async def test_h60_a_commit_in_between_voids_an_outcome_that_nobody_asked_for(
 
 
 @pytest.mark.parametrize("stale", [{"fence": 9}, {"holder": None}, {"object_uid": "x"}], ids=str)
-async def test_an_outcome_is_for_what_was_seen(world: World, stale: dict[str, object]) -> None:
+async def test_h60_an_outcome_is_for_what_was_seen(world: World, stale: dict[str, object]) -> None:
     _, claim = await world.active()
     row = await wish(world, await world.row(claim.run_uid), Requested.CANCEL)
     assert await finish(world, row, RunState.CANCELLED, **stale) is None
@@ -95,7 +95,7 @@ async def test_a_run_that_never_started_can_be_finished(world: World, state: Run
     assert (after.state, after.fence, after.attempt) == (state, 1, 0)
 
 
-async def test_terminal_rows_match_nothing(world: World) -> None:
+async def test_h60_terminal_rows_match_nothing(world: World) -> None:
     for state in TERMINAL:
         row = await finish(world, await wish(world, await world.pending(), Requested.CANCEL), state)
         assert row is not None
@@ -109,7 +109,7 @@ async def test_terminal_rows_match_nothing(world: World) -> None:
         assert (await world.row(row.run_uid)).state is state
 
 
-async def test_suspension_by_the_operator_raises_the_fence(world: World) -> None:
+async def test_h61_suspension_by_the_operator_raises_the_fence(world: World) -> None:
     runner, claim = await world.active()
     row = await wish(world, await world.row(claim.run_uid), Requested.SUSPEND)
     await runner.append(commit(), totals())
@@ -124,7 +124,7 @@ async def test_suspension_by_the_operator_raises_the_fence(world: World) -> None
         await runner.append(commit(), totals())
 
 
-async def test_suspension_only_while_it_is_wanted_and_only_in_active(world: World) -> None:
+async def test_h60_suspension_only_while_it_is_wanted_and_only_in_active(world: World) -> None:
     _, claim = await world.active()
     row = await world.row(claim.run_uid)
     assert await world.operator.suspend(seen(row), "", "", 0, b"", None) is None
@@ -136,7 +136,7 @@ async def test_suspension_only_while_it_is_wanted_and_only_in_active(world: Worl
     assert await world.operator.suspend(seen(row), "", "", 0, b"", None) is None
 
 
-async def test_revocation_stops_the_owner_and_writes_no_outcome(world: World) -> None:
+async def test_h61_revocation_stops_the_owner_and_writes_no_outcome(world: World) -> None:
     runner, claim = await world.active()
     before = await world.row(claim.run_uid)
     after = await world.operator.revoke(claim.run_uid, OBJECT, "Deleted")
@@ -176,7 +176,7 @@ async def test_h63_an_older_generation_undoes_nothing(world: World) -> None:
     assert (row.requested, row.generation) == (Requested.RUN, 5)
 
 
-async def test_cancel_latches_while_budgets_still_change(world: World) -> None:
+async def test_h27_cancel_latches_while_budgets_still_change(world: World) -> None:
     row = await wish(world, await world.pending(), Requested.CANCEL, generation=2)
     budgets = Budgets(turns=9)
     after = await world.operator.request(row.run_uid, OBJECT, 3, Requested.RUN, "", "eve", budgets)
