@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import psycopg
 import pytest
 
 from agentrun.store.embedded import EmbeddedPostgres
+from agentrun.store.embedded.users import start_time
 
 from .proxy import Proxy
 from .world import World
@@ -34,9 +37,19 @@ def dispose(server: EmbeddedPostgres, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def sweep() -> None:
+    """Remove servers of test runs that were killed before they could."""
+    for users in Path(tempfile.gettempdir()).glob("ar-*/users.json"):
+        counted = json.loads(users.read_text(encoding="utf-8"))
+        old = users.stat().st_mtime < time.time() - 600
+        if old and not any(start_time(int(pid)) == started for pid, started in counted):
+            dispose(EmbeddedPostgres(users.parent), users.parent)
+
+
 @pytest.fixture(scope="session")
 def template() -> Iterator[Path]:
     """An initialised, migrated and stopped data folder, to be copied."""
+    sweep()
     folder = short_folder()
     server = EmbeddedPostgres(folder, settings=FAST)
     server.start()
