@@ -73,7 +73,7 @@ def test_what_cannot_even_be_created_is_said_too(reason: Reason, message: str) -
     )
 
 
-def test_the_start_deadline_ends_the_run_and_says_why() -> None:
+def test_h33_before_the_first_commit_the_start_deadline_ends_the_run_and_says_why() -> None:
     late = world(row=starting(600), pods=(waiting_pod("ImagePullBackOff", "no such image"),))
     act = first(late)
     assert isinstance(act, Finish)

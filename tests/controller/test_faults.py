@@ -112,11 +112,15 @@ def test_h73_the_lease_is_the_last_rule() -> None:
 
 
 def test_h31_own_limit_is_app_and_somebody_elses_pressure_is_not() -> None:
-    own = whose_fault(world(), row(), ended_pod(137, "Evicted", evicted=True))
-    pressure = whose_fault(world(), row(), ended_pod(137, "Evicted", evicted=True, disrupted=True))
-    assert own is not None
-    assert pressure is not None
-    assert (own.end.fault, pressure.end.fault) == ("App", "Infra")
+    """With the container's word and without: an eviction can come before it."""
+    for word in ({}, {"runner_end": None}):
+        evicted = ended_pod(137, evicted=True, **word)
+        own = whose_fault(world(), row(), evicted)
+        pressure = whose_fault(world(), row(), replace(evicted, disrupted=True))
+        assert own is not None
+        assert pressure is not None
+        assert (own.end.cause, own.end.fault) == ("Evicted", "App")
+        assert (pressure.end.cause, pressure.end.fault) == ("Disrupted", "Infra")
 
 
 def test_h32_the_runner_container_decides_and_not_the_pods_phase() -> None:

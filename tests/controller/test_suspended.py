@@ -68,16 +68,16 @@ def test_a_user_resumes_by_taking_the_wish_back() -> None:
 class TestModelUnavailable:
     """H34: a key was rotated, the provider is away; three days of work are not lost."""
 
-    def test_waits_as_long_as_it_asked(self) -> None:
+    def test_h34_waits_as_long_as_it_asked(self) -> None:
         at = waiting(reason="ModelUnavailable", retry_at=ahead(seconds=30))
         assert acts(at) == ()
         assert plan(at).requeue_after == pytest.approx(30, abs=0.1)
 
-    def test_resumes_by_itself(self) -> None:
+    def test_h34_resumes_by_itself(self) -> None:
         at = waiting(reason="ModelUnavailable", retry_at=ago(seconds=1))
         assert kinds(at) == ("Mint", "CreatePod")
 
-    def test_does_not_spin_when_it_gave_no_time(self) -> None:
+    def test_h34_does_not_spin_when_it_gave_no_time(self) -> None:
         fresh = waiting(reason="ModelUnavailable", suspended_at=ago(seconds=1))
         assert acts(fresh) == ()
         assert plan(fresh).requeue_after is not None
@@ -86,7 +86,7 @@ class TestModelUnavailable:
             "CreatePod",
         )
 
-    def test_counts_against_nothing(self) -> None:
+    def test_h34_counts_against_nothing(self) -> None:
         at = waiting(
             reason="ModelUnavailable", retry_at=ago(seconds=1), app_faults=6, infra_faults=20
         )
