@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentrun.run.exact import canonical_json, exact_json, sha256_hex
 from agentrun.run.identity import approval_request_id
 from agentrun.run.records import Json
+from agentrun.run.shown import shown
 from agentrun.run.state import Call
 from agentrun.run.values import Question
 
@@ -42,5 +43,5 @@ def question_about(run_uid: str, agent: str, call: Call, ordinal: int, reason: s
         ordinal=ordinal,
         content=canonical_json(content),
         content_hash=content_hash("Tool", boundary, content),
-        reason=reason,
+        reason=shown(reason),
     )

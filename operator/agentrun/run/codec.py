@@ -6,25 +6,34 @@ named by the sha256 of their content, so that a commit stays small and repeats a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import zstandard
 from pydantic import TypeAdapter, ValidationError
 
 from agentrun.errors import CheckpointCorrupt, CheckpointNewer
 from agentrun.run import blobs
+from agentrun.run.as_json import record_to_json, state_from_json, state_to_json
 from agentrun.run.exact import exact_json, parse_json
-from agentrun.run.records import SCHEMA_VERSION, AnyRecord, Record
+from agentrun.run.records import SCHEMA_VERSION, AnyRecord, Json, Record
 from agentrun.run.state import State
-from agentrun.run.state_json import state_from_json, state_to_json
 
+T = TypeVar("T")
 RAW, ZSTD = 0, 1
 COMPRESS_ABOVE = 512
 DECODED_MAX = 1 << 30
 """Bound on one decompressed body: a forged length must not take the memory."""
+MESSAGES_DEEP = 5
+"""Levels of a snapshot above its messages: v/s, fields, conversations, paths, lists."""
 
 _records: TypeAdapter[tuple[Record, ...]] = TypeAdapter(tuple[AnyRecord, ...])
+_compressors: deque[zstandard.ZstdCompressor] = deque(maxlen=4)
+_decompressors: deque[zstandard.ZstdDecompressor] = deque(maxlen=4)
+"""Idle ones: making one costs more than a small body does, and two threads must not share one.
+Taking from a deque and giving back to it is safe in any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +47,12 @@ class Encoded:
 
 def encode(records: Sequence[Record]) -> Encoded:
     """One commit's body. Equal records give equal bytes."""
-    return _pack(
-        {
-            "v": SCHEMA_VERSION,
-            "r": [_dump(record) for record in records],
-        }
-    )
+    value = {"v": SCHEMA_VERSION, "r": [record_to_json(record) for record in records]}
+    text = exact_json(value)
+    if not blobs.may_lift(text):
+        return _packed(text, {})
+    lifted, contents = blobs.lift(value)
+    return _packed(exact_json(lifted), contents)
 
 
 def decode(codec: int, body: bytes, contents: Mapping[str, bytes]) -> tuple[Record, ...]:
@@ -61,7 +70,8 @@ def decode(codec: int, body: bytes, contents: Mapping[str, bytes]) -> tuple[Reco
 
 def encode_state(state: State) -> Encoded:
     """A snapshot's body."""
-    return _pack({"v": SCHEMA_VERSION, "s": state_to_json(state)})
+    lifted, contents = blobs.lift({"v": SCHEMA_VERSION, "s": state_to_json(state)})
+    return _packed(b"".join(_pieces(lifted, MESSAGES_DEEP)), contents)
 
 
 def decode_state(codec: int, body: bytes, contents: Mapping[str, bytes]) -> State:
@@ -78,26 +88,54 @@ def decode_state(codec: int, body: bytes, contents: Mapping[str, bytes]) -> Stat
 def blob_refs(codec: int, body: bytes) -> tuple[str, ...]:
     """The blobs a body names, in order of first use, without building its records."""
     text = _inflate(codec, body, "body")
-    if blobs.MARK not in text:
+    return blobs.names(_parse(text, "body")) if blobs.may_name(text) else ()
+
+
+def file_refs(codec: int, body: bytes) -> tuple[str, ...]:
+    """The blobs that hold workspace files as this commit left them. They are no part of the body:
+    state is folded without them."""
+    text = _inflate(codec, body, "body")
+    if b'"workspace/changed"' not in text:
         return ()
-    return blobs.names(_parse(text, "body"))
+    try:
+        found = [
+            change["sha256"]
+            for record in _parse(text, "body")["r"]
+            if record["type"] == "workspace/changed"
+            for change in record["changes"]
+        ]
+    except (KeyError, TypeError):
+        raise CheckpointCorrupt("records do not validate", attempted="read a commit") from None
+    return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 
-def _dump(record: Record) -> dict[str, object]:
-    """Fields at their defaults are left out; the type never is."""
-    kind: object = getattr(record, "type")  # noqa: B009 - every member of the union has it
-    return {"type": kind, **record.model_dump(by_alias=True, exclude_defaults=True)}
+def _pieces(value: Json, deep: int) -> Iterator[bytes]:
+    """The bytes of :func:`exact_json`, in pieces: the encoder keeps every other thread waiting for
+    as long as one call of it takes, and a whole snapshot takes long (H54)."""
+    if deep and isinstance(value, dict) and value:
+        for index, (key, item) in enumerate(value.items()):
+            yield (b"," if index else b"{") + exact_json(key) + b":"
+            yield from _pieces(item, deep - 1)
+        yield b"}"
+    elif deep and isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield b"," if index else b"["
+            yield from _pieces(item, deep - 1)
+        yield b"]"
+    else:
+        yield exact_json(value)
 
 
-def _pack(value: dict[str, object]) -> Encoded:
-    lifted, contents = blobs.lift(value)
-    text = exact_json(lifted)
+def _packed(text: bytes, contents: Mapping[str, bytes]) -> Encoded:
     if len(text) <= COMPRESS_ABOVE:
         return Encoded(RAW, text, contents)
-    return Encoded(ZSTD, zstandard.ZstdCompressor(level=3).compress(text), contents)
+    compressor = _borrowed(_compressors) or zstandard.ZstdCompressor(level=3)
+    body = compressor.compress(text)
+    _compressors.append(compressor)
+    return Encoded(ZSTD, body, contents)
 
 
-def _unpack(codec: int, body: bytes, contents: Mapping[str, bytes], what: str) -> dict[str, object]:
+def _unpack(codec: int, body: bytes, contents: Mapping[str, bytes], what: str) -> dict[str, Json]:
     text = _inflate(codec, body, what)
     value = _parse(text, what)
     if not isinstance(value, dict) or not isinstance(version := value.get("v"), int):
@@ -108,9 +146,12 @@ def _unpack(codec: int, body: bytes, contents: Mapping[str, bytes], what: str) -
             attempted=f"decode a {what}",
             advice="Run it with an image of the newer release.",
         )
-    if blobs.MARK in text or blobs.ESCAPE in text:
+    if not blobs.may_name(text):
+        return value
+    try:
         return {key: blobs.lower(part, contents) for key, part in value.items()}
-    return value
+    except RecursionError:
+        raise CheckpointCorrupt("is nested too deeply", attempted=f"decode a {what}") from None
 
 
 def _inflate(codec: int, body: bytes, what: str) -> bytes:
@@ -119,14 +160,25 @@ def _inflate(codec: int, body: bytes, what: str) -> bytes:
     if codec != ZSTD:
         raise CheckpointNewer(f"unknown codec {codec}", attempted=f"decode a {what}")
     try:
-        return zstandard.ZstdDecompressor().decompress(bytes(body), max_output_size=DECODED_MAX)
+        if zstandard.frame_content_size(body) > DECODED_MAX:
+            raise CheckpointCorrupt("is too large", attempted=f"decode a {what}")
+        decompressor = _borrowed(_decompressors) or zstandard.ZstdDecompressor()
+        text = decompressor.decompress(body, DECODED_MAX, allow_extra_data=False)
     except zstandard.ZstdError:
         raise CheckpointCorrupt("cannot be decompressed", attempted=f"decode a {what}") from None
+    _decompressors.append(decompressor)
+    return text
 
 
-def _parse(text: bytes, what: str) -> object:
+def _borrowed(idle: deque[T]) -> T | None:
     try:
-        value: object = parse_json(text)
-    except (ValueError, RecursionError):
+        return idle.pop()
+    except IndexError:
+        return None
+
+
+def _parse(text: bytes, what: str) -> Json:
+    try:
+        return parse_json(text)
+    except ValueError:
         raise CheckpointCorrupt("is not JSON", attempted=f"decode a {what}") from None
-    return value

@@ -28,11 +28,13 @@ class CallId:
 
     @classmethod
     def parse(cls, text: str) -> CallId:
-        """Inverse of ``str``; ValueError when the text is not a call identity."""
+        """Inverse of ``str``; ValueError for any other text. A call has one spelling only, because
+        the spelling is what the database keeps unique."""
         path, try_, turn, index = text.rsplit("/", 3)
-        if not path:
+        call = cls(path, int(try_), int(turn), int(index))
+        if not path or str(call) != text:
             raise ValueError(f"not a call identity: {text!r}")
-        return cls(path, int(try_), int(turn), int(index))
+        return call
 
 
 def call_key(run_uid: str, call: CallId) -> str:

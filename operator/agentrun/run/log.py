@@ -6,7 +6,6 @@ Works on rows of the database and on exported files alike.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -76,10 +75,11 @@ class Log:
 
 
 def blob_names(commits: Sequence[Commit]) -> tuple[str, ...]:
-    """All blobs that the commits name, each once."""
+    """All blobs that the commits name, workspace files included, each once."""
     found: dict[str, None] = {}
     for commit in commits:
         found.update(dict.fromkeys(codec.blob_refs(commit.codec, commit.body)))
+        found.update(dict.fromkeys(codec.file_refs(commit.codec, commit.body)))
     return tuple(found)
 
 
@@ -124,7 +124,7 @@ def load(data: bytes) -> Log:
             tuple(_commit(item) for item in document["commits"]),
             {name: _bytes(text) for name, text in document["blobs"].items()},
         )
-    except (ValueError, KeyError, TypeError, binascii.Error, RecursionError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UsageError(
             f"not a native export ({type(error).__name__}: {error})",
             attempted="read an export",

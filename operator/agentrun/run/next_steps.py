@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentrun.api import AgentRunSpec, AgentSpec, ApprovalMode, OnExceeded, Reason
+from agentrun.api import AgentRunSpec, AgentSpec, ApprovalMode, OnExceeded, OnUnknown, Reason
 from agentrun.run.budgets import exceeded
 from agentrun.run.identity import MAIN_TASK
-from agentrun.run.policy import RERUN_MAX, policy_for, refusal
+from agentrun.run.policy import policy_for
+from agentrun.run.refusals import refusal
 from agentrun.run.state import (
     Call,
     CallPhase,
@@ -28,7 +29,6 @@ from agentrun.run.steps import (
     FailTask,
     Finish,
     OfferTools,
-    RefuseCall,
     RequestApproval,
     RunTool,
     StartTask,
@@ -43,6 +43,8 @@ UNFINISHED = {
     "refusal": "the model refused to go on",
 }
 """Stop reasons of a last reply that is not an answer."""
+HOPELESS = ("model_context_window_exceeded", "refusal")
+"""Those after which asking again cannot help, so that calls of such a reply are not made."""
 
 
 def next_steps(state: State, spec: AgentRunSpec, wishes: Wishes) -> tuple[Step, ...]:
@@ -80,16 +82,17 @@ def _finished(state: State) -> bool:
 
 def _work(state: State, spec: AgentRunSpec, wishes: Wishes) -> Iterator[Step]:
     agent = spec.entry_agent
-    if agent is None:
-        yield FailTask(MAIN_TASK, Reason.INVALID_SPEC, "no agent to run the prompt")
+    task = state.tasks.get(MAIN_TASK) or Task(MAIN_TASK, "")
+    if task.phase in (TaskPhase.COMPLETED, TaskPhase.FAILED):
         return
-    task = state.tasks.get(MAIN_TASK) or Task(MAIN_TASK, agent.name)
-    if task.phase is TaskPhase.PENDING:
+    if agent is None:
+        yield FailTask(task.id, Reason.INVALID_SPEC, "no agent to run the prompt")
+    elif task.phase is TaskPhase.PENDING:
         if agent.tools and agent.name not in state.toolsets:
             yield OfferTools(agent.name)
         else:
             yield StartTask(task.id)
-    elif task.phase is TaskPhase.IN_PROGRESS:
+    else:
         yield from _conversation(state, spec, wishes, task, agent)
 
 
@@ -97,11 +100,15 @@ def _conversation(
     state: State, spec: AgentRunSpec, wishes: Wishes, task: Task, agent: AgentSpec
 ) -> Iterator[Step]:
     talk = state.conversations[task.id]
-    if talk.phase is ConversationPhase.EXECUTING_TOOLS:
+    ended = talk.phase is ConversationPhase.COMPLETED
+    in_round = talk.phase is ConversationPhase.EXECUTING_TOOLS
+    why = UNFINISHED.get(talk.stop_reason)
+    if why is not None and (ended or (in_round and talk.stop_reason in HOPELESS)):
+        yield FailTask(task.id, Reason.MODEL_ERROR, why)
+    elif ended:
+        yield CompleteTask(task.id)
+    elif in_round:
         yield from _round(state, spec, talk)
-    elif talk.phase is ConversationPhase.COMPLETED:
-        why = UNFINISHED.get(talk.stop_reason)
-        yield FailTask(task.id, Reason.MODEL_ERROR, why) if why else CompleteTask(task.id)
     elif over := _own_limit(talk, agent):
         yield over
     elif exceeded(state.totals, wishes.limits) is None:
@@ -116,13 +123,7 @@ def _own_limit(talk: Conversation, agent: AgentSpec) -> FailTask | None:
             Reason.MAX_TURNS_EXCEEDED,
             f"agent {agent.name}: maxTurns {agent.max_turns} used without a final answer",
         )
-    usage = talk.usage
-    used = (
-        usage.input_tokens
-        + usage.output_tokens
-        + usage.cache_read_tokens
-        + usage.cache_write_tokens
-    )
+    used = talk.totals.tokens
     if agent.max_tokens is not None and used >= agent.max_tokens:
         return FailTask(
             talk.path,
@@ -136,36 +137,34 @@ def _round(state: State, spec: AgentRunSpec, talk: Conversation) -> Iterator[Ste
     if all(call.phase is CallPhase.COMMITTED for call in talk.calls):
         yield CloseRound(talk.path)
         return
+    if (lost := next((call for call in talk.calls if _is_fatal(spec, call)), None)) is not None:
+        why = f"the outcome of {lost.tool} is unknown, and its policy is onUnknown: Fail"
+        yield FailTask(talk.path, Reason.TOOL_OUTCOME_UNKNOWN, why)
+        return
     for call in talk.calls:
         step = _call(state, spec, talk, call)
         if step is not None:
             yield step
 
 
+def _is_fatal(spec: AgentRunSpec, call: Call) -> bool:
+    return (
+        call.phase is CallPhase.UNKNOWN and policy_for(spec, call.tool).on_unknown is OnUnknown.FAIL
+    )
+
+
 def _call(state: State, spec: AgentRunSpec, talk: Conversation, call: Call) -> Step | None:
+    """What the call needs next. One that this attempt has started is under way: whatever changed
+    since, its answer counts."""
     if call.phase in (CallPhase.COMMITTED, CallPhase.AWAITING_APPROVAL):
         return None
-    if call.phase is CallPhase.DENIED:
-        return RefuseCall(call.id, "denied", _denial(call))
-    if call.phase is CallPhase.UNKNOWN and call.starts >= RERUN_MAX:
-        return RefuseCall(
-            call.id,
-            "unknown",
-            f"The tool did not answer {call.starts} times. It may or may not have had its effect.",
-        )
-    why = refusal(state, talk.agent, call)
-    if why is not None:
-        return RefuseCall(call.id, *why)
-    if call.phase is CallPhase.REQUESTED and (
-        policy_for(spec, call.tool).approval is ApprovalMode.ALWAYS
-    ):
-        return RequestApproval(call.id, call.questions + 1)
+    if call.phase is not CallPhase.STARTED:
+        if (refused := refusal(state, talk.agent, call)) is not None:
+            return refused
+        gated = policy_for(spec, call.tool).approval is ApprovalMode.ALWAYS
+        if gated and call.phase is CallPhase.REQUESTED:
+            return RequestApproval(call.id, call.questions + 1)
     return RunTool(call.id, call.starts + 1)
-
-
-def _denial(call: Call) -> str:
-    because = f" Reason given: {call.denied_because}" if call.denied_because else ""
-    return f"A person denied this call; it was not made.{because}"
 
 
 def _end(state: State, spec: AgentRunSpec, wishes: Wishes) -> Step:
@@ -182,7 +181,8 @@ def _end(state: State, spec: AgentRunSpec, wishes: Wishes) -> Step:
     )
     if waiting:
         return Suspend(Reason.APPROVAL_PENDING, f"{waiting} tool call(s) wait for a decision")
-    spent = exceeded(state.totals, wishes.limits) or "nothing can run"
+    spent = exceeded(state.totals, wishes.limits)
+    assert spent is not None, "nothing else keeps a run from going on"
     if spec.limits.on_exceeded is OnExceeded.FAIL:
         return Finish("Failed", Reason.BUDGET_EXCEEDED, spent)
     return Suspend(Reason.BUDGET_EXCEEDED, spent)

@@ -12,16 +12,26 @@ and kept exactly. Everything else is typed. Only the operator may write the type
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf
 from pydantic.alias_generators import to_camel
 
 Json = Any
 """An opaque JSON value, kept exactly as it came."""
 
+Text = InstanceOf[str]
+"""Any string as it came. Pydantic's own ``str`` refuses lone surrogates in some releases and wherever
+it is constrained, and models, tools and file names do produce them: a record that could not hold one
+would stop the run that met it."""
+
+Count = Annotated[int, Field(ge=0)]
+"""Never negative: a budget is not given back."""
+
 SCHEMA_VERSION = 1
-"""Version of the record shapes and of the state in snapshots."""
+"""Version of the record shapes and of the state in snapshots. Any change raises it, a field that is
+only added included: an older release refuses what it does not know, and must wait instead (H29)."""
 
 
 class Record(BaseModel):
@@ -32,27 +42,26 @@ class Record(BaseModel):
         extra="forbid",
         alias_generator=to_camel,
         populate_by_name=True,
-        ser_json_inf_nan="strings",
     )
     progress: ClassVar[bool] = True
-    """Whether a commit holding this record counts as progress (DESIGN section 6, H30)."""
+    """Whether the run is further with it (:func:`progress`)."""
 
 
 class Usage(Record):
     """Tokens of one model call. ``input_tokens`` excludes cached ones, as the provider counts."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cache_read_tokens: Count = 0
+    cache_write_tokens: Count = 0
 
 
 class TraceLink(Record):
     """Where an attempt went on from: the previous attempt's trace, root span and last commit."""
 
     attempt: int
-    trace_id: str
-    span_id: str
+    trace_id: Text
+    span_id: Text
     seq: int
 
 
@@ -60,9 +69,9 @@ class RunStart(Record):
     """First record of every run; ``spec_hash`` binds the record to the captured spec."""
 
     type: Literal["run/start"] = "run/start"
-    run_uid: str
+    run_uid: Text
     mode: Literal["prompt"]
-    spec_hash: str
+    spec_hash: Text
     progress = False
 
 
@@ -72,8 +81,8 @@ class AttemptStart(Record):
     type: Literal["attempt/start"] = "attempt/start"
     attempt: int
     fence: int
-    trace_id: str
-    span_id: str
+    trace_id: Text
+    span_id: Text
     continued_from: TraceLink | None = None
     progress = False
 
@@ -83,7 +92,7 @@ class AttemptEnd(Record):
 
     type: Literal["attempt/end"] = "attempt/end"
     attempt: int
-    cause: str
+    cause: Text
     fault: Literal["None", "Infra", "App"]
     exit_code: int | None = None
     progress = False
@@ -94,8 +103,8 @@ class RunEnd(Record):
 
     type: Literal["run/end"] = "run/end"
     outcome: Literal["Succeeded", "Failed", "Cancelled", "Rejected"]
-    reason: str = ""
-    message: str = ""
+    reason: Text = ""
+    message: Text = ""
 
 
 class RunSuspend(Record):
@@ -106,8 +115,8 @@ class RunSuspend(Record):
     """
 
     type: Literal["run/suspend"] = "run/suspend"
-    reason: str
-    message: str = ""
+    reason: Text
+    message: Text = ""
     not_before_ms: int = 0
     progress = False
 
@@ -117,23 +126,23 @@ class TaskStatus(Record):
     exactly as the model wrote it) when it is completed."""
 
     type: Literal["task/status"] = "task/status"
-    task: str
-    agent: str = ""
+    task: Text
+    agent: Text = ""
     try_: int = Field(alias="try")
     status: Literal["in_progress", "completed", "failed"]
-    reason: str = ""
-    message: str = ""
+    reason: Text = ""
+    message: Text = ""
     result: Json = None
 
 
 class ToolOffer(Record):
     """One tool as its server described it and as the model is told about it."""
 
-    tool: str
+    tool: Text
     """``server.tool``, on the server's own names."""
-    wire: str
+    wire: Text
     """The name on the wire: ``server__tool``, sanitised, shortened with a hash if need be."""
-    description: str = ""
+    description: Text = ""
     input_schema: Json
     annotations: Json = None
 
@@ -142,33 +151,40 @@ class ToolsetOffered(Record):
     """What the tool servers offer, filtered by one agent's globs. Part of every later request.
 
     A server that offers something else after a restart is a new record, never a silent difference.
+    It is no progress: a server that describes itself anew at each start would hide a crash loop.
     """
 
     type: Literal["toolset/offered"] = "toolset/offered"
-    agent: str
+    agent: Text
     tools: tuple[ToolOffer, ...]
+    progress = False
 
 
 class UserMessage(Record):
     """A user turn. ``tool_results`` refers to the results of the round instead of repeating them."""
 
     type: Literal["user/message"] = "user/message"
-    conversation: str
+    conversation: Text
     origin: Literal["input", "tool_results"]
     content: Json = None
     """Content blocks, for ``input`` only."""
 
 
 class LlmRequest(Record):
-    """Which request produced the reply that follows: hashes only (H52)."""
+    """Which request produced the reply that follows: hashes only (H52).
+
+    ``notices`` says how many of the conversation's pending notices the request carried: one that
+    came up while it was under way has not been read yet.
+    """
 
     type: Literal["llm/request"] = "llm/request"
-    conversation: str
+    conversation: Text
     turn: int
-    model: str
-    request_hash: str
-    system_hash: str
-    tools_hash: str
+    model: Text
+    request_hash: Text
+    system_hash: Text
+    tools_hash: Text
+    notices: Count = 0
     progress = False
 
 
@@ -176,12 +192,12 @@ class AssistantMessage(Record):
     """The model's reply, blocks exactly as streamed (thinking signatures included)."""
 
     type: Literal["assistant/message"] = "assistant/message"
-    conversation: str
+    conversation: Text
     turn: int
     content: Json
-    model: str = ""
-    message_id: str = ""
-    stop_reason: str = ""
+    model: Text = ""
+    message_id: Text = ""
+    stop_reason: Text = ""
     usage: Usage
     cost: int = 0
     """Picodollars (1e-12 USD), by the pricing in force when it was made."""
@@ -191,18 +207,18 @@ class ToolCall(Record):
     """A call that the reply asked for, in the same commit as the reply, before it may run."""
 
     type: Literal["tool/call"] = "tool/call"
-    conversation: str
+    conversation: Text
     turn: int
     index: int
-    id: str
+    id: Text
     """The model's own id, for the wire only."""
-    name: str
+    name: Text
     """The wire name the model used."""
-    tool: str
+    tool: Text
     """``server.tool``; empty when no offered tool has that wire name."""
     arguments: Json
     """Parsed, last duplicate key wins: for validation, hash and call."""
-    raw: str | None = None
+    raw: Text | None = None
     """The streamed text where it is not the compact form of ``arguments``."""
 
 
@@ -210,7 +226,7 @@ class ToolStart(Record):
     """Before a call whose unknown outcome matters: it is about to be sent."""
 
     type: Literal["tool/start"] = "tool/start"
-    call: str
+    call: Text
     ordinal: int
     timeout_ms: int
     progress = False
@@ -220,29 +236,32 @@ class ToolResult(Record):
     """What a call came to: exactly one per call. ``content`` is the result block's content."""
 
     type: Literal["tool/result"] = "tool/result"
-    call: str
+    call: Text
     content: Json
     is_error: bool = False
     duration_ms: int = 0
-    origin: Literal["server", "denied", "unavailable", "invalid", "unknown"] = "server"
-    """Who speaks: the tool's server, or the run itself (denied by a person, no such tool,
-    arguments refused, outcome unknown after the last re-run)."""
+    origin: Literal[
+        "server", "denied", "stale", "unavailable", "invalid", "unknown", "unusable"
+    ] = "server"
+    """Who speaks: the tool's server, or the run itself (denied by a person, reviewed but not current
+    any more, no such tool, arguments refused, outcome unknown for good, an answer that cannot be
+    kept)."""
 
 
 class ToolUnknown(Record):
     """A call was sent and no answer came back. It will be settled by the tool's policy."""
 
     type: Literal["tool/unknown"] = "tool/unknown"
-    call: str
+    call: Text
     ordinal: int
-    why: str
+    why: Text
 
 
 class TurnEnd(Record):
     """A turn is closed; what follows is the next turn or the end of the task."""
 
     type: Literal["turn/end"] = "turn/end"
-    conversation: str
+    conversation: Text
     turn: int
     outcome: Literal["tool_use", "completed", "failed"]
 
@@ -250,8 +269,8 @@ class TurnEnd(Record):
 class FileChange(Record):
     """One regular file of a workspace after a call; ``sha256`` None means deleted."""
 
-    path: str
-    sha256: str | None
+    path: Text
+    sha256: Text | None
     size: int = 0
     mode: int = 0o644
 
@@ -260,23 +279,27 @@ class WorkspaceChanged(Record):
     """Files that a call changed, in the same commit as its result; contents are blobs."""
 
     type: Literal["workspace/changed"] = "workspace/changed"
-    server: str
+    server: Text
     changes: tuple[FileChange, ...]
 
 
 class EnvironmentReset(Record):
-    """A tool server lost its state; the model is told at the next boundary."""
+    """A tool server lost its state; the model is told with the next message it gets.
+
+    It is no progress: each attempt of a crash loop may begin with one (H30).
+    """
 
     type: Literal["environment/reset"] = "environment/reset"
-    server: str
-    why: str
+    server: Text
+    why: Text
+    progress = False
 
 
 class ContentSanitized(Record):
     """A lone surrogate was replaced at the rim before it goes to the model or a tool."""
 
     type: Literal["content/sanitized"] = "content/sanitized"
-    where: str
+    where: Text
     count: int
     progress = False
 
@@ -285,22 +308,22 @@ class ApprovalRequest(Record):
     """A question to a person. ``content`` is what the decision is bound to by ``content_hash``."""
 
     type: Literal["approval/request"] = "approval/request"
-    id: str
+    id: Text
     scope: Literal["Tool"]
-    boundary: str
+    boundary: Text
     ordinal: int
-    content_hash: str
-    reason: str = ""
+    content_hash: Text
+    reason: Text = ""
 
 
 class ApprovalDecision(Record):
     """A person's answer, consumed exactly once by the operator."""
 
     type: Literal["approval/decision"] = "approval/decision"
-    id: str
+    id: Text
     decision: Literal["Approve", "Deny", "Stale"]
-    decided_by: str
-    reason: str = ""
+    decided_by: Text
+    reason: Text = ""
 
 
 class BookmarkSaved(Record):
@@ -310,10 +333,10 @@ class BookmarkSaved(Record):
     position: Literal["after_model", "after_tools"]
     cycle_index: int
     schema_version: Literal["1.0"] = "1.0"
-    created_at: str = ""
+    created_at: Text = ""
     """Left empty in the record: the commit's own time is the time (no clock in the fold)."""
     message_count: int
-    agent_id: str
+    agent_id: Text
     execution_status: Literal["active", "completed"]
     progress = False
 
@@ -347,3 +370,9 @@ OPERATOR_OWNED = frozenset(
     {"run/start", "attempt/start", "attempt/end", "approval/decision"},
 )
 """Types that only an operator commit may hold. ``run/end`` may come from either side."""
+
+
+def progress(records: Iterable[Record]) -> bool:
+    """Whether a commit with these records is progress (DESIGN section 6): three App faults without
+    any end the run, so what every attempt of a crash loop writes must not count (H30)."""
+    return any(record.progress for record in records)

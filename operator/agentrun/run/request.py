@@ -7,9 +7,13 @@ attempt 1 would have sent, and the provider's prompt cache still hits (DESIGN se
 from __future__ import annotations
 
 from agentrun.api import AgentRunSpec, AgentSpec
+from agentrun.errors import CheckpointCorrupt
 from agentrun.run import conversation
 from agentrun.run.exact import exact_json, sha256_hex
+from agentrun.run.fold.refuse import conversation_of
+from agentrun.run.messages import told
 from agentrun.run.records import Json
+from agentrun.run.sendable import sendable, whole_characters
 from agentrun.run.state import State
 from agentrun.run.values import ModelRequest
 
@@ -18,13 +22,17 @@ _CACHE: Json = {"type": "ephemeral"}
 
 def agent_of(spec: AgentRunSpec, name: str) -> AgentSpec:
     """The agent by name; the spec was checked before the run was opened."""
-    return next(agent for agent in spec.agents if agent.name == name)
+    for agent in spec.agents:
+        if agent.name == name:
+            return agent
+    raise CheckpointCorrupt("no such agent in the captured spec", attempted="find it", on=name)
 
 
 def build_request(state: State, spec: AgentRunSpec, path: str) -> ModelRequest:
     """Bytes for ``POST /v1/messages`` and their hashes. CheckpointCorrupt for a bad conversation."""
-    talk = state.conversations[path]
+    talk = conversation_of(state, path)
     conversation.check(talk.messages, path, open_round=False)
+    messages = told(talk.messages, talk.notices) if talk.notices else talk.messages
     agent = agent_of(spec, talk.agent)
     system = _system(agent)
     tools = _tools(state, agent)
@@ -34,24 +42,25 @@ def build_request(state: State, spec: AgentRunSpec, path: str) -> ModelRequest:
         body["system"] = system
     if tools:
         body["tools"] = tools
-    body["messages"] = _messages(talk.messages)
+    body["messages"] = _with_breakpoints(sendable(messages))
     if agent.temperature is not None:
         body["temperature"] = float(agent.temperature)
     if agent.thinking_tokens is not None:
         body["thinking"] = {"type": "enabled", "budget_tokens": agent.thinking_tokens}
     body["stream"] = True
-    exact = exact_json(body)
+    exact = whole_characters(exact_json(body))
     return ModelRequest(
         model,
         exact,
         sha256_hex(exact),
         sha256_hex(exact_json(system)),
         sha256_hex(exact_json(tools)),
+        len(talk.notices),
     )
 
 
 def _system(agent: AgentSpec) -> Json:
-    if not agent.instructions:
+    if not agent.instructions or agent.instructions.isspace():
         return []
     return [{"type": "text", "text": agent.instructions, "cache_control": _CACHE}]
 
@@ -70,7 +79,7 @@ def _tools(state: State, agent: AgentSpec) -> list[Json]:
     return tools
 
 
-def _messages(messages: list[Json]) -> list[Json]:
+def _with_breakpoints(messages: list[Json]) -> list[Json]:
     """The conversation with a cache breakpoint on the last two user messages (four in all)."""
     users = [index for index, message in enumerate(messages) if message["role"] == "user"][-2:]
     return [

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agentrun.run.identity import CallId
-from agentrun.run.records import Json, RunEnd, RunSuspend, ToolOffer, TraceLink, Usage
+from agentrun.run.records import (
+    BookmarkSaved,
+    Json,
+    RunEnd,
+    RunSuspend,
+    Text,
+    ToolOffer,
+    TraceLink,
+)
 
 
 class ConversationPhase(StrEnum):
@@ -45,76 +53,8 @@ class TaskPhase(StrEnum):
 
 
 @dataclass(slots=True)
-class Call:
-    """One tool call of the open round."""
-
-    id: CallId
-    model_id: str
-    name: str
-    tool: str
-    arguments: Json
-    raw: str | None = None
-    phase: CallPhase = CallPhase.REQUESTED
-    starts: int = 0
-    """How often it was started or ended unknown; the ordinal of the next start is ``starts + 1``."""
-    approval: str | None = None
-    """The id of its latest approval request."""
-    questions: int = 0
-    """How many approval requests were made about it; the ordinal of the next one is + 1."""
-    denied_because: str = ""
-    result: Json = None
-    is_error: bool = False
-
-
-@dataclass(slots=True)
-class Conversation:
-    """One agent's exchange with the model. ``messages`` is what the model sees, exactly."""
-
-    path: str
-    agent: str
-    try_: int = 1
-    messages: list[Json] = field(default_factory=list)
-    phase: ConversationPhase = ConversationPhase.AWAITING_MODEL
-    turn: int = 0
-    """Completed model replies; the next reply is turn + 1."""
-    calls: list[Call] = field(default_factory=list)
-    """Calls of the open round, in request order; empty unless executing tools."""
-    usage: Usage = field(default_factory=Usage)
-    last_request_hash: str = ""
-    stop_reason: str = ""
-    """Why the last reply ended, as the provider says."""
-    notices: list[str] = field(default_factory=list)
-    """What the model must be told with the next tool results (a reset environment)."""
-
-
-@dataclass(slots=True)
-class Task:
-    """One task; a ``prompt`` is the single task ``main``."""
-
-    id: str
-    agent: str
-    phase: TaskPhase = TaskPhase.PENDING
-    try_: int = 0
-    result: Json = None
-    reason: str = ""
-    message: str = ""
-
-
-@dataclass(slots=True)
-class Approval:
-    """A question asked, and its answer once consumed."""
-
-    id: str
-    boundary: str
-    ordinal: int
-    content_hash: str
-    decision: str | None = None
-    decided_by: str = ""
-
-
-@dataclass(slots=True)
 class Totals:
-    """Sums over the whole run, all attempts. ``cost`` in picodollars."""
+    """Sums over all attempts: of the run, or of one conversation. ``cost`` in picodollars."""
 
     turns: int = 0
     tool_calls: int = 0
@@ -136,12 +76,81 @@ class Totals:
 
 
 @dataclass(slots=True)
+class Call:
+    """One tool call of the open round."""
+
+    id: CallId
+    model_id: Text
+    name: Text
+    tool: Text
+    arguments: Json
+    raw: Text | None = None
+    phase: CallPhase = CallPhase.REQUESTED
+    starts: int = 0
+    """How often it was started or ended unknown; the ordinal of the next start is ``starts + 1``.
+    Above 0 the call may have had its effect."""
+    approval: Text | None = None
+    """The id of its latest approval request."""
+    questions: int = 0
+    """How many approval requests were made about it; the ordinal of the next one is + 1."""
+    denied_because: Text = ""
+    result: Json = None
+    is_error: bool = False
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One agent's exchange with the model. ``messages`` is what the model sees, exactly."""
+
+    path: Text
+    agent: Text
+    try_: int = 1
+    messages: list[Json] = field(default_factory=list)
+    phase: ConversationPhase = ConversationPhase.AWAITING_MODEL
+    turn: int = 0
+    """Completed model replies; the next reply is turn + 1."""
+    calls: list[Call] = field(default_factory=list)
+    """Calls of the open round, in request order; empty unless executing tools."""
+    totals: Totals = field(default_factory=Totals)
+    stop_reason: Text = ""
+    """Why the last reply ended, as the provider says."""
+    notices: list[Text] = field(default_factory=list)
+    """What the model must still be told (a reset environment): part of its next message, whether
+    that is built for a request or closes a round."""
+
+
+@dataclass(slots=True)
+class Task:
+    """One task; a ``prompt`` is the single task ``main``."""
+
+    id: Text
+    agent: Text
+    phase: TaskPhase = TaskPhase.PENDING
+    try_: int = 0
+    result: Json = None
+    reason: Text = ""
+    message: Text = ""
+
+
+@dataclass(slots=True)
+class Approval:
+    """A question asked, and its answer once consumed."""
+
+    id: Text
+    boundary: Text
+    ordinal: int
+    content_hash: Text
+    decision: Text | None = None
+    decided_by: Text = ""
+
+
+@dataclass(slots=True)
 class State:
     """Everything known about a run. ``suspended`` is set by run/suspend, cleared by attempt/start."""
 
-    run_uid: str = ""
-    mode: str = ""
-    spec_hash: str = ""
+    run_uid: Text = ""
+    mode: Text = ""
+    spec_hash: Text = ""
     attempt: int = 0
     fence: int = 0
     continued_from: TraceLink | None = None
@@ -149,11 +158,11 @@ class State:
     conversations: dict[str, Conversation] = field(default_factory=dict)
     toolsets: dict[str, tuple[ToolOffer, ...]] = field(default_factory=dict)
     """By agent: the tools in every request of that agent."""
-    files: dict[str, dict[str, tuple[str, int, int]]] = field(default_factory=dict)
+    files: dict[str, dict[Text, tuple[Text, int, int]]] = field(default_factory=dict)
     """By workspace server: path -> (sha256, size, mode)."""
     approvals: dict[str, Approval] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
-    bookmark: Json = None
+    bookmark: BookmarkSaved | None = None
     suspended: RunSuspend | None = None
     outcome: RunEnd | None = None
     model_ever_answered: bool = False

@@ -43,7 +43,7 @@ class Requested:
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A complete model reply (message_stop was seen). ``content`` has every block as streamed;
-    ``requested`` its tool_use blocks, in order."""
+    ``requested`` its tool_use blocks, in order. ``sanitized`` counts replaced lone surrogates."""
 
     content: Json
     requested: tuple[Requested, ...]
@@ -51,6 +51,7 @@ class Reply:
     model: str
     message_id: str
     usage: Usage
+    sanitized: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +97,15 @@ class OutgoingCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """The exact bytes to send, and the hashes that go into the record."""
+    """The exact bytes to send, the hashes that go into the record, and how many of the pending
+    notices are in it."""
 
     model: str
     body: bytes
     request_hash: str
     system_hash: str
     tools_hash: str
+    notices: int = 0
 
 
 @dataclass(frozen=True, slots=True)

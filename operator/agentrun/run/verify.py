@@ -8,13 +8,22 @@ from enum import StrEnum
 from agentrun.api import AgentRunSpec
 from agentrun.errors import CheckpointCorrupt, CheckpointNewer
 from agentrun.run import chain
+from agentrun.run.approvals import question_about
 from agentrun.run.capture import captured_spec
 from agentrun.run.codec import decode
 from agentrun.run.exact import sha256_hex
 from agentrun.run.fold import check, fold
-from agentrun.run.identity import result_ref
+from agentrun.run.fold.refuse import open_call
+from agentrun.run.identity import decision_ref
 from agentrun.run.log import Commit, Log
-from agentrun.run.records import LlmRequest, Record, RunStart, ToolResult
+from agentrun.run.records import (
+    ApprovalDecision,
+    ApprovalRequest,
+    LlmRequest,
+    Record,
+    RunStart,
+    ToolResult,
+)
 from agentrun.run.request import build_request
 from agentrun.run.state import State
 
@@ -106,7 +115,7 @@ class _Audit:
             return
         try:
             records = decode(commit.codec, commit.body, self.log.blobs)
-            self._references(commit, records)
+            self._references(commit, records, self.state)
             self._requests(commit, records, self.state)
             fold(self.state, commit.origin, records)
             check(self.state)
@@ -117,14 +126,30 @@ class _Audit:
             self.find(Verdict.INCONCLUSIVE, commit.seq, "fold", error.message)
             self.state = None
 
-    def _references(self, commit: Commit, records: tuple[Record, ...]) -> None:
+    def _references(self, commit: Commit, records: tuple[Record, ...], before: State) -> None:
         for record in records:
-            if isinstance(record, ToolResult):
-                self.results += 1
-                if commit.ref is None or not result_ref_fits(commit.ref, record):
-                    self.find(Verdict.FAILURE, commit.seq, "reference", f"result {record.call}")
-            elif isinstance(record, RunStart) and record.run_uid != self.log.run_uid:
-                self.find(Verdict.FAILURE, commit.seq, "reference", "another run's UID")
+            self.results += isinstance(record, ToolResult)
+            wrong = self._wrong_reference(commit.ref, record, before)
+            if wrong is not None:
+                self.find(Verdict.FAILURE, commit.seq, "reference", wrong)
+
+    def _wrong_reference(self, ref: str | None, record: Record, before: State) -> str | None:
+        """The row's unique reference names what the record is about, and hashes are of what is
+        there."""
+        match record:
+            case ToolResult():
+                return None if ref == f"result:{record.call}" else f"result {record.call}"
+            case ApprovalDecision():
+                return None if ref == decision_ref(record.id) else f"decision {record.id}"
+            case ApprovalRequest():
+                call = open_call(before, record.boundary)
+                agent = before.conversations[call.id.path].agent
+                asked = question_about(before.run_uid, agent, call, record.ordinal, record.reason)
+                fits = (asked.id, asked.content_hash) == (record.id, record.content_hash)
+                return None if fits else f"question about {record.boundary}"
+            case RunStart():
+                return None if record.run_uid == self.log.run_uid else "another run's UID"
+        return None
 
     def _requests(self, commit: Commit, records: tuple[Record, ...], before: State) -> None:
         for record in records:
@@ -140,11 +165,6 @@ class _Audit:
                     )
 
 
-def result_ref_fits(ref: str, record: ToolResult) -> bool:
-    """The unique reference of the row names the call that the record is about."""
-    return ref == f"result:{record.call}"
-
-
 def verify(log: Log) -> Report:
     """Check a whole record. Never raises for what is wrong with it."""
     audit = _Audit(log)
@@ -154,6 +174,3 @@ def verify(log: Log) -> Report:
     for commit in log.commits:
         audit.commit(commit)
     return Report(len(log.commits), audit.requests, audit.results, tuple(audit.findings))
-
-
-__all__ = ["Finding", "Report", "Verdict", "result_ref", "verify"]

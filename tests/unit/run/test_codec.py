@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import zstandard
@@ -12,8 +15,11 @@ from tests.unit.run.play import Play, asks, make_spec, says, text
 
 from agentrun.errors import CheckpointCorrupt, CheckpointNewer
 from agentrun.run import chain, codec
-from agentrun.run.exact import canonical_json, exact_json, parse_json
-from agentrun.run.records import ToolResult, UserMessage
+from agentrun.run.as_json import state_to_json
+from agentrun.run.blobs import lift
+from agentrun.run.exact import DEPTH_MAX, canonical_json, exact_json, parse_json, unfit
+from agentrun.run.records import FileChange, ToolResult, UserMessage, WorkspaceChanged
+from agentrun.run.values import ToolAnswer
 
 json_text = st.text(st.characters(), max_size=40)  # surrogates included
 json_values = st.recursive(
@@ -198,3 +204,134 @@ def test_input_keeps_its_content_exactly() -> None:
     )
     encoded = codec.encode([record])
     assert codec.decode(encoded.codec, encoded.body, encoded.blobs) == (record,)
+
+
+def nested(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = {"a": [value]}
+    return value
+
+
+def test_deep_content_comes_back_from_any_depth_of_the_stack() -> None:
+    value = nested(DEPTH_MAX // 2 - 1)
+
+    def from_below(frames: int) -> object:
+        return from_below(frames - 1) if frames else round_trip({"$esc": value})
+
+    assert unfit(value) is None
+    assert from_below(300) == {"$esc": value}
+    assert unfit(nested(DEPTH_MAX)) is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["NaN", "[Infinity]", '{"a":-Infinity}', "1e400", "[" * 50_000, ""]
+)
+def test_what_could_not_be_written_is_not_read(text: str) -> None:
+    for spelled in (text, text.encode()):
+        with pytest.raises(ValueError, match=r".*"):
+            parse_json(spelled)
+
+
+def test_a_body_with_a_number_that_json_does_not_have_is_corrupt() -> None:
+    with pytest.raises(CheckpointCorrupt):
+        codec.decode(
+            codec.RAW, b'{"v":1,"r":[{"type":"tool/result","call":"c","content":NaN}]}', {}
+        )
+
+
+def test_negative_usage_is_corrupt() -> None:
+    body = (
+        b'{"v":1,"r":[{"type":"assistant/message","conversation":"main","turn":1,"content":[],'
+        b'"usage":{"outputTokens":-5}}]}'
+    )
+    with pytest.raises(CheckpointCorrupt):
+        codec.decode(codec.RAW, body, {})
+
+
+@pytest.mark.parametrize("claimed", [codec.DECODED_MAX + 1, 1 << 62])
+def test_a_forged_length_takes_no_memory(claimed: int) -> None:
+    good = zstandard.ZstdCompressor().compress(b"x" * 1000)
+    forged = good[:4] + b"\xe0" + claimed.to_bytes(8, "little") + good[6:]
+    with pytest.raises(CheckpointCorrupt):
+        codec.decode(codec.ZSTD, forged, {})
+
+
+def test_bytes_after_a_body_are_corrupt() -> None:
+    good = zstandard.ZstdCompressor().compress(b'{"v":1,"r":[]}')
+    with pytest.raises(CheckpointCorrupt):
+        codec.decode(codec.ZSTD, good + b"more", {})
+
+
+def test_threads_do_not_share_a_compressor() -> None:
+    """Snapshots are encoded beside the loop, and restored in a thread."""
+    records = [[ToolResult(call="main/1/1/0", content=f"{n} " * 3000)] for n in range(8)]
+    expected = [codec.encode(record) for record in records]
+
+    def work(turn: int) -> bool:
+        encoded = codec.encode(records[turn % 8])
+        decoded = codec.decode(encoded.codec, encoded.body, encoded.blobs)
+        return encoded == expected[turn % 8] and decoded == tuple(records[turn % 8])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(800)))
+
+
+def test_bodies_are_the_same_in_every_process() -> None:
+    program = (
+        "from tests.unit.run.test_codec import everything; from agentrun.run import codec;"
+        "import hashlib; p = everything(); e = codec.encode_state(p.state);"
+        "print(hashlib.sha256(b''.join(c.body for _, c in p.commits) + e.body).hexdigest())"
+    )
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "PATH": ""},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(hashes) == 1
+
+
+def everything() -> Play:
+    """A run with most kinds of records."""
+    play = Play(
+        make_spec(toolPolicies=[{"tools": ["ops.fix"], "approval": "Always"}]),
+        lambda turn, _: asks("look", "fix", turn=1) if turn == 1 else text("e"),
+    )
+    play.tool = lambda call: ToolAnswer(
+        [{"type": "text", "text": "x" * 300_000}], False, 1, (FileChange(path="a", sha256="0"),)
+    )
+    play.attempt().run()
+    play.decide(play.questions[0], "Approve")
+    play.crash().run()
+    return play
+
+
+def test_a_snapshot_in_pieces_is_the_exact_json_of_the_state() -> None:
+    """H54: written piece by piece, because one call of the encoder holds up every other thread."""
+    state = everything().state
+    encoded = codec.encode_state(state)
+    lifted, _ = lift({"v": 1, "s": state_to_json(state)})
+    assert zstandard.ZstdDecompressor().decompress(encoded.body) == exact_json(lifted)
+
+
+def test_the_contents_of_workspace_files_are_named_apart_from_the_body() -> None:
+    changes = (
+        FileChange(path="a", sha256="1" * 64, size=1),
+        FileChange(path="b", sha256="2" * 64, size=1),
+        FileChange(path="c", sha256="1" * 64, size=1),
+        FileChange(path="d", sha256=None),
+    )
+    records = [
+        ToolResult(call="main/1/1/0", content="y" * 400_000),
+        WorkspaceChanged(server="w", changes=changes),
+    ]
+    encoded = codec.encode(records)
+    assert codec.file_refs(encoded.codec, encoded.body) == ("1" * 64, "2" * 64)
+    assert set(codec.blob_refs(encoded.codec, encoded.body)) == set(encoded.blobs)
+    said = codec.encode([ToolResult(call="main/1/1/0", content='"workspace/changed"')])
+    assert codec.file_refs(said.codec, said.body) == ()

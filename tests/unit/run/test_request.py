@@ -13,7 +13,7 @@ from agentrun.api import Pricing
 from agentrun.errors import CheckpointCorrupt
 from agentrun.run.budgets import dollars, exceeded
 from agentrun.run.capture import Resolved, capture, captured_spec
-from agentrun.run.policy import policy_for, schema_problem
+from agentrun.run.policy import policy_for
 from agentrun.run.records import Usage
 from agentrun.run.request import build_request
 from agentrun.run.state import Totals
@@ -138,23 +138,6 @@ def test_the_first_matching_policy_wins() -> None:
     assert policy_for(spec, "ops.fixit").approval == "Always"
     assert policy_for(spec, "ops.look").approval == "Never"
     assert policy_for(spec, "db.drop").on_unknown == "Rerun"
-
-
-@pytest.mark.parametrize(
-    ("schema", "arguments", "fits"),
-    [
-        ({"type": "object", "required": ["a"]}, {"a": 1}, True),
-        ({"type": "object", "required": ["a"]}, {}, False),
-        ({"type": "object"}, [], False),
-        ({"type": "nonsense"}, {}, True),
-        ({"$ref": "http://127.0.0.1:1/schema"}, {}, True),
-        (None, {}, True),
-    ],
-)
-def test_arguments_are_checked_and_nothing_is_fetched(
-    schema: object, arguments: object, fits: bool
-) -> None:
-    assert (schema_problem(schema, arguments) is None) is fits
 
 
 def test_the_captured_spec_is_resolved_once_and_bound_by_its_hash() -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from agentrun.api import AgentRunSpec, Position, Reason
 from agentrun.errors import ModelRefused, ModelUnavailable
 from agentrun.run.bookmarks import bookmark
-from agentrun.run.exact import exact_json
+from agentrun.run.conversation import tool_uses
+from agentrun.run.exact import exact_json, unfit
+from agentrun.run.messages import told
 from agentrun.run.records import (
     AssistantMessage,
-    Json,
+    ContentSanitized,
     LlmRequest,
     Record,
     RunSuspend,
     TaskStatus,
     ToolCall,
 )
+from agentrun.run.shown import shown
 from agentrun.run.state import State
 from agentrun.run.totals import cost
 from agentrun.run.values import Boundary, LastWord, ModelRequest, Reply, Requested
@@ -27,6 +30,9 @@ def after_model(
     state: State, spec: AgentRunSpec, path: str, request: ModelRequest, reply: Reply
 ) -> Boundary:
     """Reply, usage and every requested call in one commit, before any of its tools runs (H1)."""
+    why = _unusable(reply)
+    if why is not None:
+        return _task_failed(state, path, f"the reply cannot be built on: {why}")
     talk = state.conversations[path]
     turn = talk.turn + 1
     records: list[Record] = [
@@ -37,6 +43,7 @@ def after_model(
             request_hash=request.request_hash,
             system_hash=request.system_hash,
             tools_hash=request.tools_hash,
+            notices=request.notices,
         ),
         AssistantMessage(
             conversation=path,
@@ -54,26 +61,16 @@ def after_model(
         _call(path, turn, index, asked, names.get(asked.name, ""))
         for index, asked in enumerate(reply.requested)
     )
+    if reply.sanitized:
+        records.append(ContentSanitized(where=f"{path}/{turn}", count=reply.sanitized))
     if reply.requested and spec.checkpoint.position is not Position.AFTER_TOOLS:
-        records.append(bookmark(talk, "after_model", len(talk.messages) + 1))
+        said = (
+            told(talk.messages, talk.notices[: request.notices])
+            if request.notices
+            else talk.messages
+        )
+        records.append(bookmark(talk, "after_model", len(said) + 1))
     return Boundary("assistant/message", None, tuple(records), strict=bool(reply.requested))
-
-
-def _call(path: str, turn: int, index: int, asked: Requested, tool: str) -> ToolCall:
-    raw = asked.raw
-    if raw is not None and raw.encode("utf-8", "surrogatepass") == exact_json(asked.arguments):
-        raw = None
-    arguments: Json = asked.arguments
-    return ToolCall(
-        conversation=path,
-        turn=turn,
-        index=index,
-        id=asked.id,
-        name=asked.name,
-        tool=tool,
-        arguments=arguments,
-        raw=raw,
-    )
 
 
 def model_failed(state: State, path: str, error: ModelRefused | ModelUnavailable) -> Boundary:
@@ -86,18 +83,54 @@ def model_failed(state: State, path: str, error: ModelRefused | ModelUnavailable
         getattr(error, "auth", False) or getattr(error, "credit", False)
     )
     if isinstance(error, ModelRefused) or (bad_key and not state.model_ever_answered):
-        task = state.tasks[path.split("/", 1)[0]]
-        failed = TaskStatus(
-            task=task.id,
-            try_=task.try_,
-            status="failed",
-            reason=Reason.MODEL_ERROR,
-            message=error.message[:500],
-        )
-        return Boundary("task/status", None, (failed,), strict=True)
+        return _task_failed(state, path, error.message)
     wait = KEY_WAIT_MS if bad_key else OUTAGE_WAIT_MS
     suspend = RunSuspend(
         reason=Reason.MODEL_UNAVAILABLE, message=error.message[:500], not_before_ms=wait
     )
-    last = LastWord("Suspended", suspend.reason, suspend.message, wait_ms=wait)
+    last = LastWord("Suspended", suspend.reason, shown(suspend.message), wait_ms=wait)
     return Boundary("run/suspend", None, (suspend,), strict=True, last=last)
+
+
+def _task_failed(state: State, path: str, message: str) -> Boundary:
+    task = state.tasks[path.split("/", 1)[0]]
+    failed = TaskStatus(
+        task=task.id,
+        try_=task.try_,
+        status="failed",
+        reason=Reason.MODEL_ERROR,
+        message=message[:500],
+    )
+    return Boundary("task/status", None, (failed,), strict=True)
+
+
+def _unusable(reply: Reply) -> str | None:
+    """Why a conversation that holds this reply could not be kept or sent (H5), or None."""
+    blocks = reply.content
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+        return "its content is not a list of blocks"
+    for value in (blocks, *(asked.arguments for asked in reply.requested)):
+        if (why := unfit(value)) is not None:
+            return why
+    asked = [(block.get("id"), block.get("name")) for block in tool_uses(blocks)]
+    if asked != [(call.id, call.name) for call in reply.requested]:
+        return "its calls are not those in its content"
+    if len({call.id for call in reply.requested}) < len(asked):
+        return "two of its calls have one id"
+    return None
+
+
+def _call(path: str, turn: int, index: int, asked: Requested, tool: str) -> ToolCall:
+    raw = asked.raw
+    if raw is not None and raw.encode("utf-8", "surrogatepass") == exact_json(asked.arguments):
+        raw = None
+    return ToolCall(
+        conversation=path,
+        turn=turn,
+        index=index,
+        id=asked.id,
+        name=asked.name,
+        tool=tool,
+        arguments=asked.arguments,
+        raw=raw,
+    )

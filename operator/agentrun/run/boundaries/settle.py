@@ -10,6 +10,7 @@ from agentrun.run.approvals import question_about
 from agentrun.run.bookmarks import bookmark
 from agentrun.run.boundaries.tool import call_of
 from agentrun.run.identity import result_ref
+from agentrun.run.messages import blocks_of
 from agentrun.run.policy import policy_for
 from agentrun.run.records import (
     ApprovalRequest,
@@ -22,6 +23,7 @@ from agentrun.run.records import (
     TurnEnd,
     UserMessage,
 )
+from agentrun.run.shown import shown
 from agentrun.run.state import Conversation, State, TaskPhase
 from agentrun.run.steps import (
     CloseRound,
@@ -129,13 +131,13 @@ def _fail_task(step: FailTask, state: State, spec: AgentRunSpec) -> Boundary:
 
 def _suspend(step: Suspend, state: State, spec: AgentRunSpec) -> Boundary:
     record = RunSuspend(reason=step.reason, message=step.message, not_before_ms=step.not_before_ms)
-    last = LastWord("Suspended", step.reason, step.message, wait_ms=step.not_before_ms)
+    last = LastWord("Suspended", step.reason, shown(step.message), wait_ms=step.not_before_ms)
     return Boundary("run/suspend", None, (record,), strict=True, last=last)
 
 
 def _finish(step: Finish, state: State, spec: AgentRunSpec) -> Boundary:
     record = RunEnd(outcome=step.outcome, reason=step.reason, message=step.message)
-    last = LastWord(step.outcome, step.reason, step.message, preview=preview(state))
+    last = LastWord(step.outcome, step.reason, shown(step.message), preview=preview(state))
     return Boundary("run/end", None, (record,), strict=True, last=last)
 
 
@@ -143,20 +145,16 @@ def final_text(talk: Conversation) -> Json:
     """Text of the last reply, its text blocks joined, exactly."""
     content = talk.messages[-1]["content"]
     return "".join(
-        block.get("text", "")
-        for block in content
+        str(block.get("text") or "")
+        for block in blocks_of(content)
         if isinstance(block, dict) and block.get("type") == "text"
     )
 
 
 def preview(state: State) -> str:
-    """The beginning of the run's result, fit for a status: no control characters, valid text."""
+    """The beginning of the run's result."""
     results = [task.result for task in state.tasks.values() if isinstance(task.result, str)]
-    text = results[-1] if results else ""
-    clean = "".join(
-        char if char.isprintable() or char in "\n\t" else " " for char in text[:PREVIEW]
-    )
-    return clean + ("…" if len(text) > PREVIEW else "")
+    return shown(results[-1], PREVIEW) if results else ""
 
 
 _SETTLE: dict[type[Step], Callable[[Any, State, AgentRunSpec], Boundary]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentrun.api import AgentRunSpec, OnUnknown
+from agentrun.run.exact import unfit
 from agentrun.run.identity import CallId, call_key, result_ref
 from agentrun.run.policy import policy_for
 from agentrun.run.records import (
@@ -13,13 +14,13 @@ from agentrun.run.records import (
     ToolUnknown,
     WorkspaceChanged,
 )
-from agentrun.run.state import Call, State
-from agentrun.run.values import Boundary, OutgoingCall, ToolOutcome, ToolSilence
+from agentrun.run.state import Call, CallPhase, State
+from agentrun.run.values import Boundary, OutgoingCall, ToolAnswer, ToolOutcome, ToolSilence
 
 
 def call_of(state: State, call_id: CallId) -> Call:
     """The call of the open round; steps only name calls that are there."""
-    return next(call for call in state.conversations[call_id.path].calls if call.id == call_id)
+    return state.conversations[call_id.path].calls[call_id.index]
 
 
 def outgoing(state: State, spec: AgentRunSpec, call_id: CallId) -> OutgoingCall:
@@ -57,17 +58,10 @@ def after_tool(state: State, call_id: CallId, outcome: ToolOutcome) -> Boundary:
     """The result, with the files it changed; or the fact that nobody knows (H3)."""
     if isinstance(outcome, ToolSilence):
         call = call_of(state, call_id)
-        ordinal = call.starts if call.phase == "started" else call.starts + 1
+        ordinal = call.starts if call.phase is CallPhase.STARTED else call.starts + 1
         unknown = ToolUnknown(call=str(call_id), ordinal=ordinal, why=outcome.why[:500])
         return Boundary("tool/unknown", None, (unknown,), strict=True)
-    records: list[Record] = [
-        ToolResult(
-            call=str(call_id),
-            content=outcome.content,
-            is_error=outcome.is_error,
-            duration_ms=outcome.duration_ms,
-        )
-    ]
+    records: list[Record] = [_result(call_id, outcome)]
     if outcome.sanitized:
         records.append(ContentSanitized(where=str(call_id), count=outcome.sanitized))
     if outcome.changes:
@@ -75,4 +69,24 @@ def after_tool(state: State, call_id: CallId, outcome: ToolOutcome) -> Boundary:
         records.append(WorkspaceChanged(server=server, changes=outcome.changes))
     return Boundary(
         "tool/result", result_ref(call_id), tuple(records), strict=False, blobs=outcome.blobs
+    )
+
+
+def _result(call_id: CallId, answer: ToolAnswer) -> ToolResult:
+    """An answer that cannot be kept is still one: the call had its effect, and the model is told."""
+    why = unfit(answer.content)
+    if why is None:
+        return ToolResult(
+            call=str(call_id),
+            content=answer.content,
+            is_error=answer.is_error,
+            duration_ms=answer.duration_ms,
+        )
+    text = f"The tool answered, so the call was made, but its answer cannot be kept: {why}."
+    return ToolResult(
+        call=str(call_id),
+        content=[{"type": "text", "text": text}],
+        is_error=True,
+        duration_ms=answer.duration_ms,
+        origin="unusable",
     )

@@ -1,7 +1,8 @@
 """``fold``: records to state. Deterministic, and total over what ``append`` can have written.
 
 Whatever does not fit raises CheckpointCorrupt; nothing is guessed, skipped or repaired. One module
-per topic holds what each record type does to the state.
+per topic holds what each record type does to the state. A state that refused a commit is half
+changed and must be thrown away.
 """
 
 from __future__ import annotations
@@ -15,12 +16,18 @@ from agentrun.run.fold.refuse import corrupt
 from agentrun.run.records import OPERATOR_OWNED, Record
 from agentrun.run.state import ConversationPhase, State
 
-_APPLY: dict[type[Record], Callable[[State, Any], None]] = {
+Rule = Callable[[State, Any], None]
+Whole = Callable[[State, str], None]
+
+_APPLY: dict[type[Record], Rule] = {
     **lifecycle.APPLY,
     **messages.APPLY,
     **tools.APPLY,
     **approvals.APPLY,
 }
+_WHOLE: dict[type[Record], tuple[str, Whole]] = {**lifecycle.WHOLE, **messages.WHOLE}
+"""What must hold, about what a field names, once the commit that a record is in has been folded."""
+_OWNED = frozenset(kind for kind in _APPLY if kind.model_fields["type"].default in OPERATOR_OWNED)
 
 OPERATOR, RUNNER = "O", "R"
 
@@ -28,20 +35,27 @@ OPERATOR, RUNNER = "O", "R"
 def fold(state: State, origin: str, records: Iterable[Record]) -> State:
     """``state`` after one commit (changed in place and returned).
 
-    ``origin`` is the commit's: only the operator's commits may hold operator-owned types (H47),
-    whatever a runner image claims.
+    ``origin`` is the commit's: only the operator's commits may hold operator-owned types, whatever
+    a runner image claims (H47), and nothing but the operator's follows a suspension or an outcome.
     """
+    checks: dict[tuple[str, Whole], None] = {}
     for record in records:
-        kind: str = getattr(record, "type", "")
-        if (kind in OPERATOR_OWNED or kind == "") and origin != OPERATOR:
-            raise corrupt(f"record {kind!r} in a commit of the runner")
-        if state.outcome is not None:
-            raise corrupt(f"record {kind!r} after the outcome")
-        apply = _APPLY.get(type(record))
+        kind = type(record)
+        apply = _APPLY.get(kind)
         if apply is None:
-            raise corrupt(f"no rule for record {kind!r}")
+            raise corrupt(f"no rule for {kind.__name__}")
+        if origin != OPERATOR and kind in _OWNED:
+            raise corrupt(f"{kind.__name__} in a commit of the runner")
+        if origin != OPERATOR and state.suspended is not None:
+            raise corrupt(f"{kind.__name__} of the runner after the suspension")
+        if state.outcome is not None:
+            raise corrupt(f"{kind.__name__} after the outcome")
         apply(state, record)
-    messages.check_commit(state)
+        whole = _WHOLE.get(kind)
+        if whole is not None:
+            checks[getattr(record, whole[0]), whole[1]] = None
+    for name, holds in checks:
+        holds(state, name)
     return state
 
 

@@ -26,7 +26,9 @@ def approval_request(state: State, record: ApprovalRequest) -> None:
 
 
 def approval_decision(state: State, record: ApprovalDecision) -> None:
-    """An answer reaches its own call, once."""
+    """An answer reaches its own call, once, and only while nobody works on the run (H13)."""
+    if state.suspended is None:
+        raise corrupt("a decision in the middle of an attempt", record.id)
     approval = state.approvals.get(record.id)
     if approval is None or approval.decision is not None:
         raise corrupt("a decision without a question, or a second one", record.id)
@@ -38,9 +40,7 @@ def approval_decision(state: State, record: ApprovalDecision) -> None:
         call.phase = CallPhase.APPROVED
         return
     call.phase = CallPhase.DENIED
-    call.denied_because = record.reason or (
-        "the reviewed content is not current" if record.decision == "Stale" else ""
-    )
+    call.denied_because = record.reason
 
 
 APPLY: dict[type[Record], Callable[[State, Any], None]] = {

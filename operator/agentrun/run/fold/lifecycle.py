@@ -16,7 +16,7 @@ from agentrun.run.records import (
     RunSuspend,
     TaskStatus,
 )
-from agentrun.run.state import ConversationPhase, State, Task, TaskPhase
+from agentrun.run.state import CallPhase, ConversationPhase, State, Task, TaskPhase
 
 
 def run_start(state: State, record: RunStart) -> None:
@@ -30,7 +30,8 @@ def run_start(state: State, record: RunStart) -> None:
 
 
 def attempt_start(state: State, record: AttemptStart) -> None:
-    """A new owner: attempts and fences only grow; whatever suspended the run is over."""
+    """A new owner: attempts and fences only grow; whatever suspended the run is over. Of a call that
+    the owner before had started and not settled, nobody knows what came (DESIGN section 7)."""
     if not state.run_uid:
         raise corrupt("an attempt starts before the run")
     if record.attempt != state.attempt + 1 or record.fence <= state.fence:
@@ -39,6 +40,10 @@ def attempt_start(state: State, record: AttemptStart) -> None:
     state.fence = record.fence
     state.continued_from = record.continued_from
     state.suspended = None
+    for talk in state.conversations.values():
+        for call in talk.calls:
+            if call.phase is CallPhase.STARTED:
+                call.phase = CallPhase.UNKNOWN
 
 
 def attempt_end(state: State, record: AttemptEnd) -> None:
@@ -78,6 +83,12 @@ def task_status(state: State, record: TaskStatus) -> None:
         raise corrupt("task completed before its conversation", record.task)
 
 
+def whole_start(state: State, task: str) -> None:
+    """A task starts with its conversation, or fails without one."""
+    if state.tasks[task].phase is TaskPhase.IN_PROGRESS and task not in state.conversations:
+        raise corrupt("a task without its conversation", task)
+
+
 APPLY: dict[type[Record], Callable[[State, Any], None]] = {
     RunStart: run_start,
     AttemptStart: attempt_start,
@@ -85,4 +96,7 @@ APPLY: dict[type[Record], Callable[[State, Any], None]] = {
     RunEnd: run_end,
     RunSuspend: run_suspend,
     TaskStatus: task_status,
+}
+WHOLE: dict[type[Record], tuple[str, Callable[[State, str], None]]] = {
+    TaskStatus: ("task", whole_start),
 }

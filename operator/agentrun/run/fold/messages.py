@@ -9,6 +9,7 @@ from agentrun.run import totals
 from agentrun.run.conversation import tool_uses
 from agentrun.run.fold.refuse import conversation_of, corrupt, task_of
 from agentrun.run.identity import CallId
+from agentrun.run.messages import told, with_results
 from agentrun.run.records import (
     AssistantMessage,
     BookmarkSaved,
@@ -17,10 +18,8 @@ from agentrun.run.records import (
     Record,
     ToolCall,
     TurnEnd,
-    Usage,
     UserMessage,
 )
-from agentrun.run.results import result_blocks
 from agentrun.run.state import (
     Call,
     CallPhase,
@@ -44,7 +43,7 @@ def user_message(state: State, record: UserMessage) -> None:
         raise corrupt("tool results without an open round", record.conversation)
     if any(call.phase is not CallPhase.COMMITTED for call in talk.calls):
         raise corrupt("the round closes before all calls have results", record.conversation)
-    talk.messages.append({"role": "user", "content": result_blocks(talk)})
+    talk.messages.append(with_results(talk.calls, talk.notices))
     talk.calls, talk.notices = [], []
     talk.phase = ConversationPhase.AWAITING_MODEL
 
@@ -64,9 +63,16 @@ def _open(state: State, record: UserMessage) -> None:
 
 
 def llm_request(state: State, record: LlmRequest) -> None:
-    """What was sent; the reply follows in the same commit."""
+    """What was sent; the reply follows in the same commit. The notices that it carried become part
+    of the conversation, so that this is what the model saw."""
     talk = conversation_of(state, record.conversation)
-    talk.last_request_hash = record.request_hash
+    if talk.phase is not ConversationPhase.AWAITING_MODEL or record.turn != talk.turn + 1:
+        raise corrupt(f"request {record.turn} after turn {talk.turn}", record.conversation)
+    if record.notices > len(talk.notices):
+        raise corrupt("a request with notices that nobody gave", record.conversation)
+    if record.notices:
+        talk.messages = told(talk.messages, talk.notices[: record.notices])
+        talk.notices = talk.notices[record.notices :]
 
 
 def assistant_message(state: State, record: AssistantMessage) -> None:
@@ -76,7 +82,7 @@ def assistant_message(state: State, record: AssistantMessage) -> None:
         raise corrupt(f"reply {record.turn} after turn {talk.turn}", record.conversation)
     talk.messages.append({"role": "assistant", "content": record.content})
     talk.turn, talk.stop_reason = record.turn, record.stop_reason
-    talk.usage = _sum(talk.usage, record.usage)
+    totals.count(talk.totals, record)
     totals.count(state.totals, record)
     state.model_ever_answered = True
     if tool_uses(record.content):
@@ -86,19 +92,15 @@ def assistant_message(state: State, record: AssistantMessage) -> None:
 
 
 def tool_call(state: State, record: ToolCall) -> None:
-    """A requested call; it must be the next tool_use of the reply, in order."""
+    """A requested call; :func:`whole_reply` compares it with what the reply asked for."""
     talk = conversation_of(state, record.conversation)
-    asked = tool_uses(talk.messages[-1].get("content"))
     index = len(talk.calls)
     if (
         talk.phase is not ConversationPhase.EXECUTING_TOOLS
         or record.turn != talk.turn
         or record.index != index
-        or index >= len(asked)
-        or asked[index].get("id") != record.id
-        or asked[index].get("name") != record.name
     ):
-        raise corrupt("a call that the reply did not ask for", record.conversation)
+        raise corrupt("a call that no reply asked for", record.conversation)
     talk.calls.append(
         Call(
             CallId(talk.path, talk.try_, record.turn, index),
@@ -109,6 +111,15 @@ def tool_call(state: State, record: ToolCall) -> None:
             record.raw,
         )
     )
+
+
+def whole_reply(state: State, path: str) -> None:
+    """A reply and its calls are in one commit: all of them, in its order, and no others (H1)."""
+    talk = state.conversations[path]
+    content = talk.messages[-1]["content"]
+    asked = [(block.get("id"), block.get("name")) for block in tool_uses(content)]
+    if asked != [(call.model_id, call.name) for call in talk.calls]:
+        raise corrupt("a reply without all of its calls, or with others", talk.path)
 
 
 def turn_end(state: State, record: TurnEnd) -> None:
@@ -125,29 +136,11 @@ def turn_end(state: State, record: TurnEnd) -> None:
 
 def bookmark_saved(state: State, record: BookmarkSaved) -> None:
     """One bookmark per run, the latest."""
-    state.bookmark = record.model_dump(by_alias=True, exclude={"type"})
+    state.bookmark = record
 
 
 def content_sanitized(state: State, record: ContentSanitized) -> None:
     """A note for the reader of the record."""
-
-
-def check_commit(state: State) -> None:
-    """A commit is whole: the reply's calls are all in it, or none were asked for."""
-    for talk in state.conversations.values():
-        if talk.phase is ConversationPhase.EXECUTING_TOOLS and len(talk.calls) != len(
-            tool_uses(talk.messages[-1].get("content"))
-        ):
-            raise corrupt("a reply without all of its calls", talk.path)
-
-
-def _sum(left: Usage, right: Usage) -> Usage:
-    return Usage(
-        input_tokens=left.input_tokens + right.input_tokens,
-        output_tokens=left.output_tokens + right.output_tokens,
-        cache_read_tokens=left.cache_read_tokens + right.cache_read_tokens,
-        cache_write_tokens=left.cache_write_tokens + right.cache_write_tokens,
-    )
 
 
 APPLY: dict[type[Record], Callable[[State, Any], None]] = {
@@ -158,4 +151,8 @@ APPLY: dict[type[Record], Callable[[State, Any], None]] = {
     TurnEnd: turn_end,
     BookmarkSaved: bookmark_saved,
     ContentSanitized: content_sanitized,
+}
+WHOLE: dict[type[Record], tuple[str, Callable[[State, str], None]]] = {
+    AssistantMessage: ("conversation", whole_reply),
+    ToolCall: ("conversation", whole_reply),
 }

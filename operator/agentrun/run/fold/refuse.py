@@ -42,7 +42,6 @@ def open_call(state: State, identity: str) -> Call:
     talk = conversation_of(state, call_id.path)
     if talk.phase is not ConversationPhase.EXECUTING_TOOLS:
         raise corrupt("no round is open", identity)
-    for call in talk.calls:
-        if call.id == call_id:
-            return call
-    raise corrupt("no such call in the open round", identity)
+    if not 0 <= call_id.index < len(talk.calls) or talk.calls[call_id.index].id != call_id:
+        raise corrupt("no such call in the open round", identity)
+    return talk.calls[call_id.index]

@@ -16,7 +16,10 @@ from agentrun.run.records import (
     ToolUnknown,
     WorkspaceChanged,
 )
-from agentrun.run.state import CallPhase, ConversationPhase, State
+from agentrun.run.state import Call, CallPhase, ConversationPhase, State
+
+NOT_SENT = ("denied", "stale")
+"""Origins of results of calls that a decision stopped."""
 
 
 def toolset_offered(state: State, record: ToolsetOffered) -> None:
@@ -26,8 +29,8 @@ def toolset_offered(state: State, record: ToolsetOffered) -> None:
 
 def tool_start(state: State, record: ToolStart) -> None:
     """The call is about to be sent for the ``ordinal``-th time."""
-    call = open_call(state, record.call)
-    if call.phase is CallPhase.COMMITTED or record.ordinal != call.starts + 1:
+    call = _sendable(state, record.call)
+    if record.ordinal != call.starts + 1:
         raise corrupt(f"start {record.ordinal} after {call.starts}", record.call)
     call.starts = record.ordinal
     call.phase = CallPhase.STARTED
@@ -35,8 +38,9 @@ def tool_start(state: State, record: ToolStart) -> None:
 
 def tool_unknown(state: State, record: ToolUnknown) -> None:
     """The call was sent and nobody knows what came of it."""
-    call = open_call(state, record.call)
-    if call.phase is CallPhase.COMMITTED or record.ordinal not in (call.starts, call.starts + 1):
+    call = _sendable(state, record.call)
+    started = call.starts if call.phase is CallPhase.STARTED else call.starts + 1
+    if record.ordinal != started:
         raise corrupt(f"start {record.ordinal} unknown after {call.starts}", record.call)
     call.starts = record.ordinal
     call.phase = CallPhase.UNKNOWN
@@ -49,10 +53,11 @@ def tool_result(state: State, record: ToolResult) -> None:
         raise corrupt("a second result", record.call)
     if call.phase is CallPhase.AWAITING_APPROVAL:
         raise corrupt("a result before the decision", record.call)
-    if call.phase is CallPhase.DENIED and record.origin == "server":
+    if call.phase is CallPhase.DENIED and record.origin not in NOT_SENT:
         raise corrupt("a denied call was sent", record.call)
     call.phase = CallPhase.COMMITTED
     call.result, call.is_error = record.content, record.is_error
+    totals.count(state.conversations[call.id.path].totals, record)
     totals.count(state.totals, record)
 
 
@@ -67,28 +72,26 @@ def workspace_changed(state: State, record: WorkspaceChanged) -> None:
 
 
 def environment_reset(state: State, record: EnvironmentReset) -> None:
-    """A server lost its state: its files are gone, and every open conversation will be told."""
+    """A server lost its state: its files are gone, and every open conversation will be told.
+
+    Said twice in a row it is one notice: each attempt of a crash loop may begin with it.
+    """
     state.files.pop(record.server, None)
     notice = (
         f"The tool server {record.server!r} was restarted and lost its state: {record.why}. "
         "Anything it held before this message is gone."
     )
     for talk in state.conversations.values():
-        if talk.phase is ConversationPhase.EXECUTING_TOOLS:
+        if talk.phase is not ConversationPhase.COMPLETED and notice not in talk.notices:
             talk.notices.append(notice)
-        elif talk.phase is ConversationPhase.AWAITING_MODEL:
-            _tell(talk.messages, notice)
 
 
-def _tell(messages: list[Any], notice: str) -> None:
-    """Add a text to the last user message (which is there: the conversation awaits the model)."""
-    last = messages[-1]
-    if last.get("role") == "user":
-        content = last["content"]
-        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-        messages[-1] = {"role": "user", "content": [*blocks, {"type": "text", "text": notice}]}
-    else:
-        messages.append({"role": "user", "content": [{"type": "text", "text": notice}]})
+def _sendable(state: State, identity: str) -> Call:
+    """A call that may leave: it has no result, and no decision keeps it back."""
+    call = open_call(state, identity)
+    if call.phase in (CallPhase.COMMITTED, CallPhase.AWAITING_APPROVAL, CallPhase.DENIED):
+        raise corrupt(f"a call was sent in phase {call.phase}", identity)
+    return call
 
 
 APPLY: dict[type[Record], Callable[[State, Any], None]] = {

@@ -1,0 +1,238 @@
+"""What the model is told about a call that was not sent, or not sent again: nothing untrue."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.run.play import Play, asks, main_call, make_spec, offer, says, text
+
+from agentrun.errors import CheckpointCorrupt
+from agentrun.run.approvals import question_about
+from agentrun.run.fold import OPERATOR, RUNNER, fold
+from agentrun.run.identity import CallId
+from agentrun.run.records import (
+    ApprovalDecision,
+    ApprovalRequest,
+    AttemptStart,
+    Record,
+    ToolResult,
+    ToolsetOffered,
+    ToolStart,
+    ToolUnknown,
+)
+from agentrun.run.state import CallPhase
+from agentrun.run.steps import FailTask, RefuseCall, RunTool
+from agentrun.run.values import ToolSilence
+
+GATED = [{"tools": ["ops.fix"], "approval": "Always"}]
+LESS = ToolsetOffered(agent="sre", tools=(offer("look"),))
+PERHAPS = "may or may not have had its effect"
+
+
+def playing(**spec: object) -> Play:
+    return Play(
+        make_spec(**spec), lambda turn, _: asks("fix", turn=1) if turn == 1 else text("done")
+    ).attempt()
+
+
+def in_round(**spec: object) -> Play:
+    play = playing(**spec)
+    while play.state.totals.turns == 0:
+        play.do(play.steps()[0])
+    return play
+
+
+def decided(decision: str, by: str = "ann", reason: str = "") -> Play:
+    play = playing(toolPolicies=GATED).run()
+    record = ApprovalDecision(
+        id=play.questions[0].id, decision=decision, decided_by=by, reason=reason
+    )
+    play.commit(OPERATOR, [record])
+    return play.crash()
+
+
+def told(play: Play) -> tuple[str, str]:
+    """Origin and words of the one step."""
+    (step,) = play.steps()
+    assert isinstance(step, RefuseCall)
+    return step.origin, step.message
+
+
+def test_a_person_denied_it() -> None:
+    origin, words = told(decided("Deny", reason="not on a Friday"))
+    assert origin == "denied"
+    assert words == "A person denied this call; it was not made. Reason given: not on a Friday"
+
+
+def test_nobody_denied_it_but_the_clock() -> None:
+    origin, words = told(decided("Deny", by="", reason="nobody decided in time"))
+    assert origin == "denied"
+    assert "person" not in words
+    assert "nobody decided in time" in words
+
+
+def test_what_was_reviewed_is_stale() -> None:
+    origin, words = told(decided("Stale", by="ann"))
+    assert origin == "stale"
+    assert "person" not in words
+    assert "not made" in words
+
+
+def test_an_approved_tool_that_was_withdrawn_is_stale() -> None:
+    play = decided("Approve")
+    play.commit(RUNNER, [LESS])
+    assert told(play)[0] == "stale"
+
+
+def test_i5_an_approved_call_that_is_not_what_was_reviewed_is_stale() -> None:
+    play = decided("Approve")
+    play.state.conversations["main"].calls[0].arguments = {"n": 2}
+    origin, words = told(play)
+    assert origin == "stale"
+    assert "not what was reviewed" in words
+    play.run()
+    assert play.calls == []
+
+
+def test_a_call_that_was_sent_is_never_called_undone_when_its_tool_is_withdrawn() -> None:
+    play = in_round()
+    play.tool = lambda call: ToolSilence("cut")
+    play.do(play.steps()[0])
+    play.commit(RUNNER, [LESS])
+    origin, words = told(play)
+    assert origin == "unknown"
+    assert PERHAPS in words
+    play.run()
+    assert PERHAPS in play.transcript[2]["content"][0]["content"][0]["text"]
+
+
+def test_a_call_that_had_started_when_the_pod_died_is_unknown_to_the_next_attempt() -> None:
+    play = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Ask"}])
+    play.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=1, timeout_ms=1)])
+    assert play.steps() == (RunTool(main_call(1, 0), 1),), "under way"
+    play.crash()
+    assert play.state.conversations["main"].calls[0].phase is CallPhase.UNKNOWN
+    play.commit(RUNNER, [LESS])
+    assert told(play)[0] == "unknown"
+
+
+def test_a_call_under_way_stays_under_way_when_its_tool_is_withdrawn() -> None:
+    play = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Ask"}])
+    play.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=1, timeout_ms=1)])
+    play.commit(RUNNER, [LESS])
+    assert play.steps() == (RunTool(main_call(1, 0), 1),)
+
+
+def test_starts_that_no_attempt_survived_are_bounded() -> None:
+    play = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Ask"}])
+    for ordinal in (1, 2, 3):
+        play.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=ordinal, timeout_ms=1)])
+        play.crash()
+    origin, words = told(play)
+    assert origin == "unknown"
+    assert "did not answer 3 times" in words
+
+
+@pytest.mark.parametrize("how", ["silence", "crash"])
+def test_on_unknown_fail_fails_the_run(how: str) -> None:
+    play = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Fail"}])
+    play.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=1, timeout_ms=1)])
+    if how == "silence":
+        play.commit(RUNNER, [ToolUnknown(call="main/1/1/0", ordinal=1, why="cut")])
+    else:
+        play.crash()
+    (step,) = play.steps()
+    assert isinstance(step, FailTask)
+    play.run()
+    assert play.state.outcome is not None
+    assert play.state.outcome.reason == "ToolOutcomeUnknown"
+    assert play.calls == []
+
+
+def test_a_denied_second_question_does_not_say_that_nothing_happened() -> None:
+    """H67: the question after an unknown outcome is another one, with its own answer."""
+    play = decided("Approve")
+    play.tool = lambda call: ToolSilence("cut")
+    play.do(play.steps()[0])
+    call = play.state.conversations["main"].calls[0]
+    second = question_about(play.state.run_uid, "sre", call, 2, "")
+    play.commit(
+        RUNNER,
+        [
+            ApprovalRequest(
+                id=second.id,
+                scope="Tool",
+                boundary=second.boundary,
+                ordinal=2,
+                content_hash=second.content_hash,
+            )
+        ],
+    )
+    play.run()
+    play.decide(second, "Deny")
+    play.crash()
+    origin, words = told(play)
+    assert origin == "denied"
+    assert PERHAPS in words
+    assert [approval.decision for approval in play.state.approvals.values()] == ["Approve", "Deny"]
+
+
+def waiting() -> Play:
+    """Asked, and not decided."""
+    play = playing(toolPolicies=GATED)
+    while not play.questions:
+        play.do(play.steps()[0])
+    return play
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ToolStart(call="main/1/1/0", ordinal=1, timeout_ms=1),
+        ToolUnknown(call="main/1/1/0", ordinal=1, why="x"),
+        ToolResult(call="main/1/1/0", content=""),
+    ],
+)
+@pytest.mark.parametrize("scene", ["waiting", "denied"])
+def test_no_record_says_that_a_call_was_sent_before_its_decision_or_after_a_denial(
+    record: Record, scene: str
+) -> None:
+    play = waiting() if scene == "waiting" else decided("Deny")
+    with pytest.raises(CheckpointCorrupt):
+        fold(play.state, RUNNER, [record])
+
+
+def test_h13_a_decision_in_the_middle_of_an_attempt_is_corrupt() -> None:
+    play = waiting()
+    record = ApprovalDecision(id=play.questions[0].id, decision="Approve", decided_by="ann")
+    with pytest.raises(CheckpointCorrupt, match="middle of an attempt"):
+        fold(play.state, OPERATOR, [record])
+
+
+def test_nothing_of_the_runner_follows_its_suspension() -> None:
+    play = playing(toolPolicies=GATED).run()
+    with pytest.raises(CheckpointCorrupt, match="after the suspension"):
+        fold(play.state, RUNNER, [LESS])
+    start = AttemptStart(attempt=2, fence=2, trace_id="t", span_id="s")
+    fold(play.state, OPERATOR, [start])
+    fold(play.state, RUNNER, [LESS])
+
+
+def test_a_call_has_one_spelling() -> None:
+    """Else the database would take a second result of a call for the first one of another."""
+    for spelling in ("main/+1/1/0", "main/1/01/0", "main/1/1/ 0", "main/1/1/-1", "main/1/1/0\n"):
+        with pytest.raises(CheckpointCorrupt):
+            fold(in_round().state, RUNNER, [ToolResult(call=spelling, content="")])
+    assert CallId.parse("main/1/1/0") == main_call(1, 0)
+
+
+def test_no_agent_to_run_the_prompt_fails_the_run_once() -> None:
+    play = Play(make_spec(agents=[]), lambda turn, _: text("x")).attempt().run(limit=10)
+    assert play.state.outcome is not None
+    assert play.state.outcome.reason == "InvalidSpec"
+
+
+def test_an_answer_to_an_approved_call_is_its_result() -> None:
+    play = decided("Approve")
+    play.tool = lambda call: says("restarted")
+    play.run()
+    assert "is_error" not in play.transcript[2]["content"][0]
