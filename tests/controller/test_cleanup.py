@@ -176,3 +176,9 @@ class TestTtl:
 def test_a_finished_run_with_nothing_left_is_settled() -> None:
     made = plan(world(row=terminal_row(), pods=()))
     assert (made.actions, made.requeue_after, made.settled) == ((), None, True)
+
+
+@pytest.mark.parametrize("the_row", [suspended_row(pending_approvals=(request(),)), terminal_row()])
+def test_a_pod_of_a_later_fence_means_that_the_row_is_old(the_row: Any) -> None:
+    """Another operator has minted meanwhile: its pod is not a leftover."""
+    assert "DeletePod" not in kinds(world(row=the_row, pods=(ended_pod(1, number=9),)))
