@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from dataclasses import dataclass
 
 import psycopg
 import pytest
 from tests.chaos.harness import oracle, scenes
-from tests.chaos.harness.batch import Batch, play, wanted
 from tests.chaos.harness.grounds import Grounds, postgres
 from tests.chaos.harness.oracle import Trail, trail
+from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.stage import Stage, stage
 from tests.peers.toolserver import lines, requests_file
 
 from agentrun.cli.postgres import Dsns
-from agentrun.store.rows import RunRow
 
 RUNS, TURNS = 4, 15
 NAMES = [f"run-{number}" for number in range(RUNS)]
@@ -36,6 +34,7 @@ async def _reach(made: Stage, commits: int) -> None:
     await made.until(there, f"{commits} commits", NAMES[0])
 
 
+@overlapping
 async def test_a_database_that_crashes_during_commits_loses_and_repeats_none(
     shared: Grounds,
 ) -> None:
@@ -77,6 +76,7 @@ def _acknowledged(made: Stage, one: Trail) -> dict[int, str]:
     return told
 
 
+@overlapping
 async def test_a_database_that_is_away_for_three_leases_costs_no_attempt(shared: Grounds) -> None:
     """Every lease is over when it returns, and nobody could have renewed any (H15)."""
     folder = shared.folder("away")
@@ -89,11 +89,12 @@ async def test_a_database_that_is_away_for_three_leases_costs_no_attempt(shared:
             for name in NAMES:
                 await made.apply(scenes.manifest(model.url, shared.tools.url, name=name, ttl=TTL))
             await _reach(made, 10 * RUNS)
+            uids = [await made.uid(name) for name in NAMES]
             await asyncio.to_thread(server.stop, immediate=True)
             await asyncio.sleep(TTL)
-            before = _outside(shared, model)
+            before = _calls(shared, model, *uids)
             await asyncio.sleep(2 * TTL)
-            after = _outside(shared, model)
+            after = _calls(shared, model, *uids)
             await asyncio.to_thread(server.start, prepare=False)
             for name in NAMES:
                 await made.ended(name)
@@ -109,11 +110,6 @@ async def test_a_database_that_is_away_for_three_leases_costs_no_attempt(shared:
     assert len({oracle.messages(one.state) for one in found}) == 1
 
 
-def _outside(shared: Grounds, model: scenes.Model) -> tuple[int, int]:
-    """How many calls models and tools have got."""
-    return len(lines(model.log)), len(lines(requests_file(shared.tools.effects)))
-
-
 BROKEN = {
     "commit": "UPDATE agentrun.commit SET body = {body} WHERE run_uid = %s AND seq = "
     "(SELECT seq FROM agentrun.run WHERE run_uid = %s)",
@@ -125,56 +121,46 @@ FLIPPED = "set_byte(body, length(body) / 2, get_byte(body, length(body) / 2) # 1
 """One bit is another one."""
 
 
-@dataclass(frozen=True)
-class Tampered:
-    """A run whose record was changed while nobody worked on it, and calls before and after."""
-
-    row: RunRow
-    before: tuple[int, int]
-    after: tuple[int, int]
-    changed: int
-
-
-@pytest.fixture(scope="module")
-def tampered(shared: Grounds, request: pytest.FixtureRequest) -> Batch[Tampered]:
-    """All records that were asked to be broken."""
-    return play(wanted(request, "what"), lambda what: _tamper(shared, what))
-
-
-async def _tamper(shared: Grounds, what: str) -> Tampered:
+@pytest.mark.parametrize("what", BROKEN)
+@overlapping
+async def test_a_record_that_was_tampered_with_ends_the_run_and_nothing_is_executed(
+    shared: Grounds, what: str
+) -> None:
     folder = shared.folder(what)
     with scenes.model(folder, scenes.heavy()) as model:
         async with stage(folder, shared.dsns) as made:
             name = await made.apply(scenes.manifest(model.url, shared.tools.url))
-            row = await made.row_where(
-                name, lambda row: 0 < row.snapshot_seq < row.seq - 2, "commits after a snapshot"
-            )
-            await made.stop_operators()
-            await made.gone(await made.signal(name, signal.SIGKILL))
-            uid = row.run_uid
-            with psycopg.connect(shared.dsns.operator) as owner:
-                statement = BROKEN[what].format(body=FLIPPED)
-                changed = owner.execute(statement.encode(), (uid, uid)).rowcount
+            uid = await _owned_by_nobody(made, name)
+            await asyncio.to_thread(_tamper, shared.dsns.operator, what, uid)
             before = _calls(shared, model, uid)
             await made.start_operator()
             await made.ended(name)
-            after = await made.store.run(uid)
-            assert after is not None
-            return Tampered(after, before, _calls(shared, model, uid), changed)
+            row = await made.row(name)
+            after = _calls(shared, model, uid)
+
+    assert row is not None
+    assert (row.state, row.reason) == ("Failed", "CheckpointCorrupt")
+    assert row.attempt == 2
+    assert after == before
 
 
-def _calls(shared: Grounds, model: scenes.Model, uid: str) -> tuple[int, int]:
+async def _owned_by_nobody(made: Stage, name: str) -> str:
+    """The run's UID, once it has a snapshot and commits after it, its runner and operator dead."""
+    row = await made.row_where(
+        name, lambda row: 0 < row.snapshot_seq < row.seq - 2, "commits after a snapshot"
+    )
+    await made.stop_operators()
+    await made.gone(await made.signal(name, signal.SIGKILL))
+    return row.run_uid
+
+
+def _tamper(dsn: str, what: str, uid: str) -> None:
+    with psycopg.connect(dsn) as owner:
+        statement = BROKEN[what].format(body=FLIPPED)
+        assert owner.execute(statement.encode(), (uid, uid)).rowcount >= 1
+
+
+def _calls(shared: Grounds, model: scenes.Model, *uids: str) -> tuple[int, int]:
+    """How many calls models and tools have got from these runs."""
     called = lines(requests_file(shared.tools.effects))
-    return len(lines(model.log)), sum(line["meta"]["run-uid"] == uid for line in called)
-
-
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_record_that_was_tampered_with_ends_the_run_and_nothing_is_executed(
-    tampered: Batch[Tampered], what: str
-) -> None:
-    outcome = tampered.of(what)
-
-    assert outcome.changed >= 1
-    assert (outcome.row.state, outcome.row.reason) == ("Failed", "CheckpointCorrupt")
-    assert outcome.row.attempt == 2
-    assert outcome.after == outcome.before
+    return len(lines(model.log)), sum(line["meta"]["run-uid"] in uids for line in called)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
 from tests.chaos.harness import oracle, scenes
-from tests.chaos.harness.batch import Batch, play, wanted
 from tests.chaos.harness.grounds import Grounds
 from tests.chaos.harness.oracle import Trail, trail
+from tests.chaos.harness.overlap import overlapping
+from tests.chaos.harness.reference import undisturbed
 from tests.chaos.harness.stage import failpoint, stage
 
 from agentrun.cluster.local.processes import send
@@ -30,21 +30,11 @@ CASES = [
 ]
 
 
-@dataclass(frozen=True)
-class Taken:
-    """A takeover: the run afterwards, and how its first owner ended."""
-
-    trail: Trail
-    exit_code: int | None
-
-
-@pytest.fixture(scope="module")
-def taken(shared: Grounds, request: pytest.FixtureRequest) -> Batch[Taken]:
-    """All takeovers that were asked for; most of their time is waiting for leases."""
-    return play(wanted(request), lambda case: _take(shared, case))
-
-
-async def _take(shared: Grounds, case: str) -> Taken:
+@pytest.mark.parametrize("case", CASES)
+@overlapping
+async def test_an_owner_that_slept_through_its_lease_changes_nothing_any_more(
+    shared: Grounds, case: str
+) -> None:
     """The whole node stops, so that nobody but the fence tells the old owner."""
     folder = shared.folder("stale")
     with scenes.model(folder, scenes.everything()) as model:
@@ -56,30 +46,54 @@ async def _take(shared: Grounds, case: str) -> Taken:
             )
             frozen.wake_runner()
             await made.gone(frozen.runner)
-            code = made.exit_code(frozen.pod)
+            exit_code = made.exit_code(frozen.pod)
             frozen.wake_node()
             await made.ended(name)
-            return Taken(await trail(made, name, model.log, shared.tools.effects), code)
+            found = await trail(made, name, model.log, shared.tools.effects)
 
-
-@pytest.mark.parametrize("case", CASES)
-def test_an_owner_that_slept_through_its_lease_changes_nothing_any_more(
-    taken: Batch[Taken], undisturbed: Trail, case: str
-) -> None:
-    outcome = taken.of(case)
-    found = outcome.trail
-
-    assert outcome.exit_code == Exit.FENCED
-    oracle.check_record(found)
-    oracle.check_effects(found)
-    oracle.check_requests(found, undisturbed)
-    oracle.check_same_end(found, undisturbed)
+    assert exit_code == Exit.FENCED
+    _check(found, await shared.once(undisturbed))
     assert (found.row.attempt, found.row.app_faults, found.row.infra_faults) == (2, 0, 1)
     ends = [(end.record.attempt, end.record.cause) for end in found.of(AttemptEnd)]
     assert ends == [(1, "LeaseExpired")]
 
 
-async def test_an_owner_that_wakes_up_in_time_goes_on(shared: Grounds, undisturbed: Trail) -> None:
+def _check(found: Trail, reference: Trail) -> None:
+    oracle.check_record(found)
+    oracle.check_effects(found)
+    oracle.check_requests(found, reference)
+    oracle.check_same_end(found, reference)
+
+
+@overlapping
+async def test_an_owner_that_is_told_to_go_while_it_sleeps_changes_nothing_either(
+    shared: Grounds,
+) -> None:
+    """Only the process sleeps: when it wakes, it finds a SIGTERM and another owner."""
+    folder = shared.folder("told")
+    point = f"{failpoints.BEFORE_RESULT_COMMIT}:2:stop"
+    with scenes.model(folder, scenes.everything()) as model:
+        async with stage(folder, shared.dsns, environ=failpoint(folder, point)) as made:
+            name = await made.apply(scenes.manifest(model.url, shared.tools.url, ttl=TTL))
+            runner = await made.stopped(name)
+            row = await made.row(name)
+            assert row is not None
+            await made.row_where(
+                name, lambda now: now.holder not in (None, row.holder), "a new owner"
+            )
+            send(runner, signal.SIGCONT)
+            await made.gone(runner)
+            exit_code = made.exit_code(row.attempts[0].pod)
+            await made.ended(name)
+            found = await trail(made, name, model.log, shared.tools.effects)
+
+    assert exit_code in (Exit.FENCED, Exit.DRAINED)
+    _check(found, await shared.once(undisturbed))
+    assert (found.row.attempt, found.row.app_faults, found.row.infra_faults) == (2, 0, 1)
+
+
+@overlapping
+async def test_an_owner_that_wakes_up_in_time_goes_on(shared: Grounds) -> None:
     folder = shared.folder("nap")
 
     def half_over(row: RunRow) -> bool:
@@ -97,15 +111,14 @@ async def test_an_owner_that_wakes_up_in_time_goes_on(shared: Grounds, undisturb
             await made.ended(name)
             found = await trail(made, name, model.log, shared.tools.effects)
 
-    oracle.check_record(found)
-    oracle.check_same_end(found, undisturbed)
+    reference = await shared.once(undisturbed)
+    _check(found, reference)
     assert (found.row.attempt, found.row.fence) == (1, 1)
-    assert len(found.called) == len(undisturbed.called)
+    assert len(found.called) == len(reference.called)
 
 
-async def test_without_an_operator_an_expired_lease_takes_nothing_away(
-    shared: Grounds, undisturbed: Trail
-) -> None:
+@overlapping
+async def test_without_an_operator_an_expired_lease_takes_nothing_away(shared: Grounds) -> None:
     """Either the old owner goes on, or it gives up and the next attempt does: both are right."""
     folder = shared.folder("alone")
     with scenes.model(folder, scenes.everything()) as model:
@@ -122,16 +135,12 @@ async def test_without_an_operator_an_expired_lease_takes_nothing_away(
             await made.ended(name)
             found = await trail(made, name, model.log, shared.tools.effects)
 
-    oracle.check_record(found)
-    oracle.check_effects(found)
-    oracle.check_requests(found, undisturbed)
-    oracle.check_same_end(found, undisturbed)
+    _check(found, await shared.once(undisturbed))
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-async def test_the_wall_clock_of_a_runner_owns_nothing(
-    shared: Grounds, undisturbed: Trail, hours: int
-) -> None:
+@overlapping
+async def test_the_wall_clock_of_a_runner_owns_nothing(shared: Grounds, hours: int) -> None:
     folder = shared.folder("clock")
     environ = {"AGENTRUN_CLOCK_OFFSET": str(hours * 3600)}
     with scenes.model(folder, scenes.everything()) as model:
@@ -140,9 +149,7 @@ async def test_the_wall_clock_of_a_runner_owns_nothing(
             await made.ended(name)
             found = await trail(made, name, model.log, shared.tools.effects)
 
-    oracle.check_record(found)
-    oracle.check_requests(found, undisturbed)
-    oracle.check_same_end(found, undisturbed)
+    _check(found, await shared.once(undisturbed))
     assert found.row.attempt == 1
     assert found.row.last_commit_at is not None
     assert found.row.created_at <= found.row.last_commit_at <= found.row.db_now

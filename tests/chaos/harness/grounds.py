@@ -6,18 +6,23 @@ not leave them behind: ``reaper.py`` waits for its end and stops everything belo
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.chaos.harness.overlap import Overlap
 
 from agentrun.cli.postgres import Dsns
 from agentrun.store.embedded import EmbeddedPostgres
 
+T = TypeVar("T")
 TOOLSERVER = Path(__file__).parents[2] / "peers" / "toolserver.py"
 REAPER = Path(__file__).with_name("reaper.py")
 POSTGRES, PIDS = "postgres", "pids"
@@ -44,13 +49,22 @@ class Grounds:
     dsns: Dsns
     template: Path
     tools: ToolServer
+    overlap: Overlap = field(default_factory=Overlap)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _once: dict[object, asyncio.Task[Any]] = field(default_factory=dict)
 
     def folder(self, name: str) -> Path:
         """A new folder with a short name: sockets are made in it."""
         made = self.root / f"{name[:12]}-{next(self._numbers)}"
         made.mkdir()
         return made
+
+    async def once(self, scene: Callable[[Grounds], Awaitable[T]]) -> T:
+        """What a scene comes to that several tests compare theirs with; it plays once."""
+        if scene not in self._once:
+            self._once[scene] = asyncio.ensure_future(scene(self))
+        result: T = await asyncio.shield(self._once[scene])
+        return result
 
 
 @contextmanager
@@ -60,7 +74,11 @@ def grounds(root: Path) -> Iterator[Grounds]:
     with reaped(root):
         template = make_template(root / "template")
         with postgres(root, template, FAST) as server, tool_server(root) as tools:
-            yield Grounds(root, Dsns(server.dsn, server.runner_dsn), template, tools)
+            made = Grounds(root, Dsns(server.dsn, server.runner_dsn), template, tools)
+            try:
+                yield made
+            finally:
+                made.overlap.end()
 
 
 def make_template(folder: Path) -> Path:
