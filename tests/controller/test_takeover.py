@@ -16,6 +16,7 @@ from tests.controller.worlds import (
     first,
     kinds,
     pod,
+    request,
     row,
     spec,
     suspended_row,
@@ -29,7 +30,7 @@ from agentrun.controller.actions import ConfirmPod, CreatePod, Mint
 from agentrun.controller.plan.takeover import lease_embargo
 from agentrun.controller.world import Freshness, Gap
 from agentrun.store.port import AttemptEnd
-from agentrun.store.rows import RunState
+from agentrun.store.rows import Requested, RunRow, RunState
 
 STRANGER = pod(uid="another-pod")
 WAIT_FOR_POD = spec(lease={"onUnreachable": "WaitForPod"})
@@ -93,12 +94,19 @@ def test_a_live_read_beats_the_cache() -> None:
 
 @pytest.mark.parametrize(
     "the_row",
-    [suspended_row(requested_reason="x"), terminal_row(), terminal_row(RunState.REVOKED)],
+    [
+        suspended_row(pending_approvals=(request(),)),
+        suspended_row(requested=Requested.SUSPEND, requested_reason="User"),
+        suspended_row(reason="ModelUnavailable", retry_at=ahead(seconds=60)),
+        terminal_row(),
+        terminal_row(RunState.REVOKED),
+    ],
 )
-def test_h62_only_in_active(the_row: object) -> None:
+def test_h62_only_in_active(the_row: RunRow) -> None:
+    what = spec(suspend=the_row.requested is Requested.SUSPEND)
     for the_pod in ((), (ended_pod(0),), (ended_pod(1),), (ended_pod(137, deleting=True),)):
-        at = world(row=the_row, pods=the_pod, spec=spec(suspend=True))
-        assert not {"Mint", "Charge", "ConfirmPod", "CreatePod"} & set(kinds(at))
+        at = world(row=the_row, pods=the_pod, spec=what)
+        assert set(kinds(at)) <= {"CreateApproval", "Emit", "DeletePod"}
 
 
 class TestExpiredLease:
