@@ -13,7 +13,7 @@ import pytest
 
 from agentrun.errors import StoreRefused, StoreRegressed
 from agentrun.run.chain import genesis, link
-from agentrun.store.port import EndState
+from agentrun.store.port import AttemptEnd, EndState
 from agentrun.store.rows import Budgets, Requested, RunState, TotalsRow
 from agentrun.store.runner_store.hold import Answer
 from agentrun.store.runner_store.jobs import SQL
@@ -391,6 +391,40 @@ async def test_h9_a_blob_put_again_by_the_successor_is_there(
     assert await world.operator.blobs(claim.run_uid, [name]) == {name: body}
     count = sql.execute("SELECT count(*) FROM agentrun.blob WHERE run_uid = %s", (claim.run_uid,))
     assert count.fetchone() == (1,)
+
+
+async def test_h9_nothing_that_happens_to_a_live_run_collects_its_blobs(
+    world: World, sql: psycopg.Connection
+) -> None:
+    """One that no commit names yet included: a successor may find it there, and name it later."""
+    body = b"picture" * 1000
+    name = hashlib.sha256(body).hexdigest()
+    runner, claim = await world.active()
+    sql.execute(SQL["put_blob"], runner._hold.parameters(body=body))
+    operator, uid = world.operator, claim.run_uid
+    await runner.append(commit(), totals())
+    await runner.snapshot(1, 2, 0, b"{}")
+    await runner.release()
+    end = AttemptEnd("Drained", "Infra", 143)
+    assert await operator.charge(seen(await world.row(uid)), end, 0)
+    secret = b"2" * 32
+    row = await operator.mint(seen(await world.row(uid)), "charged", world.attempt(secret), None)
+    assert row is not None
+    assert await operator.add_secret(seen(row), b"3" * 32)
+    successor = world.runner(row, secret, holder="pod-uid-2")
+    await successor.claim()
+    await operator.purge_secrets(uid)
+    asked = question(uid)
+    await successor.append(commit("approval/request", approvals=(asked,)), totals())
+    await successor.append(commit("run/suspend"), totals(), end=SUSPENDED)
+    assert await operator.bind_approval(asked.id, "object", None)
+    resumed = await world.decide(await world.row(uid))
+    assert resumed is not None
+    wish = (uid, resumed.object_uid, 2, Requested.SUSPEND, "User", "", Budgets())
+    row = await operator.request(*wish)
+    assert row is not None
+    assert await operator.suspend(seen(row), "SuspendedByUser", "", 0, b"x", end)
+    assert await operator.blobs(uid, [name]) == {name: body}
 
 
 async def test_a_blob_under_a_wrong_name_is_refused_with_its_commit_alone(world: World) -> None:
