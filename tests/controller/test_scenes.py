@@ -622,12 +622,26 @@ class TestFinished:
     def test_a_fresh_operator_leaves_it_alone(self) -> None:
         assert self.finished().operators[0].reconciler.settled(KEY)
 
-    def test_a_ttl_keeps_it_in_view(self) -> None:
-        assert (
-            not self.finished(ttlSecondsAfterFinished=86_400 * 30)
-            .operators[0]
-            .reconciler.settled(KEY)
+    @pytest.mark.parametrize(
+        ("ttl", "generation", "ended", "finished"),
+        [
+            (None, 3, True, True),
+            (60, 3, True, False),
+            (None, 2, True, False),
+            (None, 3, False, False),
+        ],
+    )
+    def test_only_an_end_that_was_shown_and_no_ttl(
+        self, ttl: int | None, generation: int, ended: bool, finished: bool
+    ) -> None:
+        from agentrun.controller.reconcile import shown_finished
+        from tests.controller.worlds import NOW
+
+        status = AgentRunStatus(
+            observed_generation=generation, completion_time=NOW if ended else None
         )
+        what = spec(ttlSecondsAfterFinished=ttl)
+        assert shown_finished(run(what, generation=3, status=status)) is finished
 
     def test_an_edit_brings_it_back(self) -> None:
         sim = self.finished()
