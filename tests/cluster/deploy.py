@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.chart.render import render_text
@@ -67,15 +65,6 @@ class Installation:
         """The chart again, with more settings of the operator's environment."""
         self.cluster.apply(self._chart(env or {}), NAMESPACE)
         self.await_ready()
-
-    @contextmanager
-    def configured(self, env: Mapping[str, str]) -> Iterator[None]:
-        """Other settings for a while."""
-        self.upgrade(env)
-        try:
-            yield
-        finally:
-            self.upgrade()
 
     def await_ready(self, within: float = 180) -> None:
         """Until the pod that should be there says that its caches are synced."""
@@ -157,8 +146,3 @@ def _fresh_database(postgres: Postgres) -> str:
     postgres.sql(f"CREATE DATABASE {DATABASE} OWNER {OWNER}")
     address = postgres.host_dsn.rpartition("@")[2].partition("/")[0]
     return f"postgresql://{OWNER}:{password}@{address}/{DATABASE}"
-
-
-def described(installation: Installation) -> str:
-    """One line for a test's report."""
-    return json.dumps({"image": installation.image})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -100,6 +101,12 @@ class Ground:
         return Run(
             self.cluster, self.stage.peers, self.stage.operator.dsn, self.namespace, name, uid
         )
+
+    def decide(self, approval: str, decision: str) -> None:
+        """`kubectl patch` of an Approval, as the administrator."""
+        change = json.dumps({"spec": {"decision": decision}})
+        where = ("-n", self.namespace, "--type=merge", "-p", change)
+        self.cluster.kubectl("patch", f"approval/{approval}", *where)
 
     def user(self, name: str, role: str) -> Kube:
         """Somebody who holds one of the chart's roles in this namespace."""
