@@ -634,8 +634,9 @@ class TestFinished:
     def test_only_an_end_that_was_shown_and_no_ttl(
         self, ttl: int | None, generation: int, ended: bool, finished: bool
     ) -> None:
-        from agentrun.controller.reconcile import shown_finished
         from tests.controller.worlds import NOW
+
+        from agentrun.controller.reconcile import shown_finished
 
         status = AgentRunStatus(
             observed_generation=generation, completion_time=NOW if ended else None

