@@ -26,8 +26,8 @@ class Scene:
     stage: Stage
     folder: Path
     model: scenes.Model
-    manifest: scenes.Manifest
     name: str
+    effects: Path
 
     async def ended(self) -> Trail:
         """Everything about the run once it is over."""
@@ -36,7 +36,7 @@ class Scene:
 
     async def trail(self) -> Trail:
         """Everything about the run now."""
-        return await trail(self.stage, self.name, self.model.log, self.shared.tools.effects)
+        return await trail(self.stage, self.name, self.model.log, self.effects)
 
     async def phase(self, phase: str, reason: str | None = None) -> AgentRun:
         """The object once it shows this phase."""
@@ -61,6 +61,7 @@ async def scene(
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
     operator: bool = True,
+    effects: Path | None = None,
     **spec: Any,
 ) -> AsyncIterator[Scene]:
     """A run of this script, in a folder of its own; ``spec`` as for ``scenes.manifest``."""
@@ -69,4 +70,4 @@ async def scene(
         async with stage(folder, shared.dsns, environ=environ, operator=operator) as made:
             manifest = scenes.manifest(model.url, shared.tools.url, **spec)
             name = await made.apply(manifest)
-            yield Scene(shared, made, folder, model, manifest, name)
+            yield Scene(shared, made, folder, model, name, effects or shared.tools.effects)

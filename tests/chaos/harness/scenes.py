@@ -42,14 +42,16 @@ def manifest(
     *,
     name: str = "run",
     ttl: int = 15,
-    workspace: bool = True,
+    ops: Mapping[str, Any] | None = None,
     limits: Mapping[str, Any] | None = None,
+    model_retries: int = 5,
     **spec: Any,
 ) -> Manifest:
-    """One agent with the shared tool server and, if wanted, files."""
-    servers: list[dict[str, Any]] = [{"name": "ops", "url": tools_url}]
-    if workspace:
-        servers.append({"name": "workspace", "workspace": {}})
+    """One agent with a tool server (the shared one, or what ``ops`` says) and files."""
+    servers: list[dict[str, Any]] = [
+        {"name": "ops", "url": tools_url} if ops is None else {"name": "ops", **ops},
+        {"name": "workspace", "workspace": {}},
+    ]
     return {
         "apiVersion": "agentrun.dev/v1alpha1",
         "kind": "AgentRun",
@@ -64,7 +66,7 @@ def manifest(
                     "maxTurns": 500,
                 }
             ],
-            "model": {"name": "scripted", "baseURL": model_url},
+            "model": {"name": "scripted", "baseURL": model_url, "maxRetries": model_retries},
             "pricing": PRICING,
             "toolServers": servers,
             "lease": {"ttlSeconds": ttl},
