@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import signal
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
@@ -46,20 +48,25 @@ def kopf_watch(
         registry = kopf.OperatorRegistry()
         register(registry, operator)
         kopf.on.login(registry=registry)(login or credentials)
-        ended = asyncio.Event()
-        relay = asyncio.create_task(_relay(stop, ended))
-        try:
-            await kopf.operator(
+        ready = asyncio.Event()
+        told = asyncio.create_task(stop.wait())
+        signals = asyncio.create_task(_signals(ready, stop))
+        watches = asyncio.create_task(
+            kopf.operator(
                 registry=registry,
                 settings=settings(clusterwide=not namespaces),
-                stop_flag=ended,
+                ready_flag=ready,
                 clusterwide=not namespaces,
                 namespaces=list(namespaces),
             )
+        )
+        try:
+            await asyncio.wait((told, watches), return_when=asyncio.FIRST_COMPLETED)
+            if not told.done():
+                await watches
+                raise ClusterUnavailable("the watches have ended", attempted="watch the cluster")
         finally:
-            relay.cancel()
-        if not stop.is_set():
-            raise ClusterUnavailable("the watches have ended", attempted="watch the cluster")
+            await _end(told, signals, watches)
 
     return watch
 
@@ -75,10 +82,20 @@ def quiet() -> None:
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
 
 
-async def _relay(stop: asyncio.Event, ended: asyncio.Event) -> None:
-    """Kopf's own flag, so that its ending by itself is told apart from being told to."""
-    await stop.wait()
-    ended.set()
+async def _signals(ready: asyncio.Event, stop: asyncio.Event) -> None:
+    """Kopf has taken the process's signals for itself by the time it is ready. It would end alone,
+    and not before it has waited five seconds for tasks that are not its own."""
+    await ready.wait()
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+
+async def _end(*tasks: asyncio.Task[Any]) -> None:
+    """Cancelled, Kopf ends at once; there is nothing of it that a crash would lose."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def settings(*, clusterwide: bool) -> kopf.OperatorSettings:
