@@ -21,6 +21,7 @@ from agentrun.api import AgentRunSpec
 from agentrun.run.fold import check
 from agentrun.run.records import ToolResult
 from agentrun.run.values import Reply
+from agentrun.runner.exits import Exit
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,26 @@ def test_h1_a_reply_that_requests_calls_is_durable_before_any_of_them_runs() -> 
         stage.kill.at = None
         await stage.attempt()
         assert list(stage.tools.effects.values()) == [1]
+
+    run(scene())
+
+
+def test_h1_no_tool_runs_while_the_store_does_not_take_the_reply() -> None:
+    """Replies that request calls are strict, although a result may wait (onSaveFailure Continue)."""
+
+    async def scene() -> None:
+        story = STORIES["parallel calls"]
+        stage = Stage(story.spec, story.script)
+        stage.kill.acts["before assistant/message"] = stage.stick
+        ending = await stage.attempt()
+        assert ending is not None
+        assert ending.code is Exit.RETRY
+        assert len(stage.model.requests) == 1
+        assert not stage.tools.requests
+
+        stage.kill.acts.clear()
+        await stage.attempt()
+        assert stage.db.state == "Succeeded"
 
     run(scene())
 

@@ -105,7 +105,7 @@ def test_a_store_that_went_backwards_stops_the_attempt_without_a_trace() -> None
     run(scene())
 
 
-def test_a_commit_that_is_refused_for_good_stops_the_attempt_at_once() -> None:
+def test_h2_a_commit_that_is_refused_for_good_stops_the_attempt_at_once() -> None:
     """H2: a permanent error is no outage to be waited out."""
 
     async def scene() -> None:

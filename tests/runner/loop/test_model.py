@@ -28,7 +28,7 @@ def test_a_refused_request_fails_the_run() -> None:
     run(scene())
 
 
-def test_an_outage_suspends_the_run_and_it_resumes_by_itself() -> None:
+def test_h34_an_outage_suspends_the_run_and_it_resumes_by_itself() -> None:
     async def scene() -> None:
         made = stage()
         made.model.fail = lambda turn: ProviderUnavailable("overloaded", status=529)
@@ -46,7 +46,7 @@ def test_an_outage_suspends_the_run_and_it_resumes_by_itself() -> None:
     run(scene())
 
 
-def test_a_key_that_never_worked_fails_and_one_that_did_suspends() -> None:
+def test_h34_a_key_that_never_worked_fails_and_one_that_did_suspends() -> None:
     async def scene() -> None:
         never = stage()
         never.model.fail = lambda turn: ProviderUnavailable("401", status=401, auth=True)

@@ -197,7 +197,7 @@ def test_one_server_that_is_away_does_not_hide_what_another_changed() -> None:
     run(scene())
 
 
-def test_files_are_back_before_the_first_call_of_the_next_attempt() -> None:
+def test_h4_files_are_back_before_the_first_call_of_the_next_attempt() -> None:
     async def scene() -> None:
         made = Stage(
             make_spec(**SHELL),
@@ -222,7 +222,7 @@ def test_files_are_back_before_the_first_call_of_the_next_attempt() -> None:
     run(scene())
 
 
-def test_a_workspace_that_keeps_nothing_is_a_reset_that_the_model_is_told_about() -> None:
+def test_h4_a_workspace_that_keeps_nothing_is_a_reset_that_the_model_is_told_about() -> None:
     async def scene() -> None:
         made = Stage(
             make_spec(**NOTHING_KEPT),

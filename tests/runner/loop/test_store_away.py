@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from tests.runner.loop.fakes import Stage, asks, make_spec, text
 from tests.runner.loop.memory import TTL
 from tests.runner.loop.virtual import now, run
 
+from agentrun.run.values import OutgoingCall
 from agentrun.runner.exits import Exit
 
 STALL = 900
@@ -86,7 +88,47 @@ def test_h2_no_call_leaves_past_two_thirds_of_the_ttl_of_uncommitted_tail() -> N
     run(scene())
 
 
-def test_a_call_that_waited_is_not_sent_past_two_thirds_of_the_ttl_without_an_answer() -> None:
+def test_h2_not_even_calls_whose_replies_may_wait() -> None:
+    """Only what is strict stops earlier: paused turns go on until the oldest commit is too old."""
+
+    async def scene() -> None:
+        made = Stage(make_spec(), lambda turn: replace(text("go on"), stop_reason="pause_turn"))
+        made.model.seconds = 2.0
+        diary = Diary(made)
+        refused: list[float] = []
+        made.kill.acts["before assistant/message"] = lambda: refused.append(now())
+        made.later(5, made.stick)
+        assert (await made.attempt()).code is Exit.RETRY
+
+        oldest = refused[-1]
+        late = [at - oldest for at in diary.models if at > oldest]
+        assert late, "the run goes on for a while"
+        assert max(late) <= TTL * 2 / 3
+
+    run(scene())
+
+
+def test_h2_nor_a_call_that_was_queued_before() -> None:
+    """Checked again right before it leaves."""
+
+    async def scene() -> None:
+        made = Stage(make_spec(), lambda turn: (asks("look", "fix", turn=0), text("done"))[turn])
+        made.kill.acts["before tool/result"] = made.stick
+
+        async def queue(call: OutgoingCall) -> None:
+            await asyncio.sleep(TTL if call.tool == "fix" else 1.0)
+
+        made.tools.before_send = queue
+        await made.attempt()
+
+        assert made.tools.order == ["look"]
+        assert made.store is not None
+        assert made.store.lease_age() == 0
+
+    run(scene())
+
+
+def test_h2_a_call_that_waited_is_not_sent_past_two_thirds_of_the_ttl_without_an_answer() -> None:
     """Checked again right before a call leaves (DESIGN section 6.4), and sent when it may be."""
 
     async def scene() -> None:

@@ -124,14 +124,14 @@ SILENCE: dict[str, Answer] = {
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", SILENCE)
-async def test_everything_else_that_was_sent_is_silence(era: str, name: str) -> None:
+async def test_h3_everything_else_that_was_sent_is_silence(era: str, name: str) -> None:
     got = await outcome(SILENCE[name], era=era)
     assert isinstance(got, ToolSilence), got
     assert got.why
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_no_answer_in_time_is_silence(era: str) -> None:
+async def test_h3_no_answer_in_time_is_silence(era: str) -> None:
     got = await outcome(silent, era=era, timeout_ms=200)
     assert isinstance(got, ToolSilence)
     assert "no answer within 0.2 s" in got.why

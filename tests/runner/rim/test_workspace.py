@@ -92,7 +92,7 @@ async def test_internal_tools_are_not_offered(desk: Desk) -> None:
 
 
 @pytest.mark.usefixtures("running")
-async def test_what_a_call_changed_comes_with_its_answer(desk: Desk) -> None:
+async def test_h4_what_a_call_changed_comes_with_its_answer(desk: Desk) -> None:
     await desk.restore()
     got = await desk.write("a/ü b.txt", "hello\x00")
     (change,) = got.changes
@@ -114,7 +114,7 @@ async def test_an_empty_file_and_one_of_many_pieces(desk: Desk) -> None:
 
 
 @pytest.mark.usefixtures("running")
-async def test_files_are_put_back_before_the_first_call(desk: Desk) -> None:
+async def test_h4_files_are_put_back_before_the_first_call(desk: Desk) -> None:
     """H4: the transcript says written, so the file is there."""
     desk.record("src/main.py", b"print(1)\n", 0o755)
     desk.record("empty", b"")
@@ -161,7 +161,9 @@ async def test_a_content_that_is_not_the_recorded_one_is_not_put_to_use(desk: De
         await desk.restore()
 
 
-async def test_a_server_that_lost_its_state_is_restored_again(desk: Desk, folder: Folder) -> None:
+async def test_h4_a_server_that_lost_its_state_is_restored_again(
+    desk: Desk, folder: Folder
+) -> None:
     """Within one attempt: the recorded files, and what was written since, committed or not."""
     desk.record("old", b"recorded")
     desk.record("doomed", b"x")

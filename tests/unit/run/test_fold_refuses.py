@@ -224,7 +224,7 @@ def test_nothing_follows_the_outcome() -> None:
         fold(state, RUNNER, [ToolResult(call="main/1/1/0", content="")])
 
 
-def test_a_reply_without_its_calls_is_corrupt() -> None:
+def test_h1_a_reply_without_its_calls_is_corrupt() -> None:
     reply = AssistantMessage(
         conversation="main",
         turn=1,
@@ -261,7 +261,7 @@ def test_a_damaged_conversation_is_corrupt(damage: str) -> None:
     assert check(answered().state).totals.turns == 2
 
 
-def test_repeated_ids_in_one_reply_are_corrupt() -> None:
+def test_h5_repeated_ids_in_one_reply_are_corrupt() -> None:
     state = in_round().state
     block = {"type": "tool_use", "id": "same", "name": "ops__look", "input": {}}
     state.conversations["main"].messages[1]["content"] = [block, block]

@@ -130,7 +130,7 @@ def test_h6_another_run_has_other_keys() -> None:
     ("limits", "used"),
     [(Limits(turns=1), "limits.turns"), (Limits(tokens=10), "limits.tokens")],
 )
-def test_a_spent_budget_suspends_and_raising_it_goes_on(limits: Limits, used: str) -> None:
+def test_h35_a_spent_budget_suspends_and_raising_it_goes_on(limits: Limits, used: str) -> None:
     play = Play(make_spec(), three_turns, wishes=Wishes(limits=limits)).attempt().run()
     assert play.state.suspended is not None
     assert play.state.suspended.reason == "BudgetExceeded"
@@ -142,7 +142,7 @@ def test_a_spent_budget_suspends_and_raising_it_goes_on(limits: Limits, used: st
     assert play.state.totals.turns == turns + 2, "nothing restarted from zero"
 
 
-def test_a_spent_budget_fails_the_run_where_asked() -> None:
+def test_h35_a_spent_budget_fails_the_run_where_asked() -> None:
     spec = make_spec(limits={"onExceeded": "Fail"})
     play = Play(spec, three_turns, wishes=Wishes(limits=Limits(turns=2))).attempt().run()
     assert play.state.outcome is not None
