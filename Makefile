@@ -23,7 +23,8 @@ check: venv ## lint, types, import directions
 
 test: check ## everything; builds and starts the test cluster first
 	$(TEST_CLUSTER)
-	$(PY) -m pytest -n 2 --dist loadgroup -m "not cluster"
+	$(PY) -m pytest -n 2 --dist loadfile -m "not cluster and not chaos"
+	$(PY) -m pytest -m chaos
 	$(PY) -m pytest -m cluster
 
 demo: venv ## a run is killed in the middle and finishes
