@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -57,6 +58,7 @@ async def run_operator(environ: Mapping[str, str]) -> int:
         settings,
         watch=kopf_watch(namespaces=namespaces),
         credentials=logins.dsn,
+        identity_check=partial(cluster.refuses_forgery, environ.get("POD_NAMESPACE") or "default"),
     )
     health = await serve_health(
         int(environ.get("AGENTRUN_HEALTH_PORT", HEALTH_PORT)), operator, metrics

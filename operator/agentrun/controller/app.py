@@ -41,6 +41,7 @@ IdentityCheck = Callable[[], Awaitable[bool]]
 """Whether the API server refuses a forged decision (tried as a dry run)."""
 
 IDENTITY_CHECK_SECONDS = 600.0
+IDENTITY_RETRY_SECONDS = 5.0
 LOAD_RETRY_SECONDS = 2.0
 
 
@@ -206,16 +207,18 @@ class Operator:
     async def _check_identity(self, check: IdentityCheck, stop: asyncio.Event) -> None:
         """At start and from time to time; without an answer the last one stands."""
         while not stop.is_set():
+            wait = IDENTITY_CHECK_SECONDS
             try:
-                verified = await check()
+                self._verified(await check())
             except AgentRunError as error:
                 log.warning("cannot check who decides approvals: %s", error)
-            else:
-                self._verified(verified)
-            if await pause(stop, IDENTITY_CHECK_SECONDS):
+                wait = IDENTITY_RETRY_SECONDS
+            if await pause(stop, wait):
                 return
 
     def _verified(self, verified: bool) -> None:
+        if not verified:
+            log.warning("the API server takes forged decisions: approvals are not acted upon")
         if verified == self._eyes.identity_verified:
             return
         self._eyes.identity_verified = verified

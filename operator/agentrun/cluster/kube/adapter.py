@@ -15,6 +15,7 @@ from agentrun.api import AgentRun, AgentRunStatus, Approval, ApprovalStatus
 from agentrun.api.names import API_VERSION, LABEL_RUN
 from agentrun.cluster.kube.attempt_secrets import AttemptSecrets
 from agentrun.cluster.kube.containers import PodDefaults
+from agentrun.cluster.kube.forgery import refuses_forgery
 from agentrun.cluster.kube.namespaces import Namespaces
 from agentrun.cluster.kube.pod_manifest import claim_manifest, pod_manifest, secret_manifest
 from agentrun.cluster.kube.resources import (
@@ -184,6 +185,11 @@ class KubeCluster:
             "regarding": _reference(event.run),
         }
         await self._create(EVENTS, meta.namespace, body)
+
+    async def refuses_forgery(self, namespace: str) -> bool:
+        """Whether the API server refuses a decision in somebody else's name; tried in this
+        namespace, the operator's own."""
+        return await refuses_forgery(self._rest, namespace)
 
     async def changes(self) -> AsyncIterator[ObjectKey]:
         """Nothing: in a cluster Kopf watches and feeds the controller."""

@@ -10,7 +10,7 @@ from agentrun.cluster.kube.connect import connect, context_namespace
 from agentrun.cluster.kube.containers import PodDefaults
 from agentrun.cluster.kube.rest import Count, no_count
 from agentrun.cluster.kube.user import KubeUserCluster
-from agentrun.cluster.port import Cluster, UserCluster
+from agentrun.cluster.port import UserCluster
 
 
 async def open_kube_cluster(
@@ -20,7 +20,7 @@ async def open_kube_cluster(
     namespaces: Sequence[str] = (),
     defaults: PodDefaults | None = None,
     count: Count = no_count,
-) -> Cluster:
+) -> KubeCluster:
     """The operator's side; ``namespaces`` empty: the whole cluster. ``count`` sees every request."""
     rest = await connect(kubeconfig=kubeconfig, context=context, count=count)
     return KubeCluster(rest, namespaces=namespaces, defaults=defaults)
