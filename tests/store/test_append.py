@@ -48,7 +48,7 @@ async def test_totals_progress_and_times_are_kept_on_the_row(world: World) -> No
     assert (await world.row(claim.run_uid)).progress_seq == 3
 
 
-async def test_progress_resets_the_back_off_and_never_the_counters(
+async def test_h30_progress_resets_the_back_off_and_never_the_counters(
     world: World, sql: psycopg.Connection
 ) -> None:
     runner, claim = await world.active()

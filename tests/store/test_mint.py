@@ -180,7 +180,7 @@ async def test_a_takeover_ends_the_attempt_and_links_to_it(world: World, sql: Sq
 @pytest.mark.parametrize(
     ("fault", "app", "infra"), [("App", 1, 0), ("Infra", 0, 1), ("None", 0, 0)]
 )
-async def test_h60_a_charge_counts_its_fault_once(
+async def test_h30_h60_a_charge_counts_its_fault_once(
     world: World, sql: Sql, fault: str, app: int, infra: int
 ) -> None:
     row = await claimed(world, sql)

@@ -20,7 +20,7 @@ def cancel(made: Stage, reason: str = "User") -> None:
     made.db.requested, made.db.requested_reason = Requested.CANCEL, reason
 
 
-def test_in_flight_calls_are_aborted_and_the_run_is_cancelled() -> None:
+def test_h27_in_flight_calls_are_aborted_and_the_run_is_cancelled() -> None:
     async def scene() -> None:
         made = stage()
         made.tools.seconds = {"look": 500, "fix": 1}
@@ -97,7 +97,7 @@ def test_h27_a_passed_deadline_is_no_cancellation() -> None:
     run(scene())
 
 
-def test_a_result_that_arrives_while_cancelling_is_not_committed() -> None:
+def test_h27_a_result_that_arrives_while_cancelling_is_not_committed() -> None:
     async def scene() -> None:
         made = stage()
         answered = asyncio.Event()

@@ -178,7 +178,7 @@ def test_an_eight_megabyte_result_and_thirty_images_are_kept_exactly() -> None:
     ],
     ids=["repeated id", "nan", "deep", "no blocks", "no block", "call lost", "call made up"],
 )
-def test_a_reply_that_cannot_be_built_on_fails_the_task_and_says_why(broken: Reply) -> None:
+def test_h5_a_reply_that_cannot_be_built_on_fails_the_task_and_says_why(broken: Reply) -> None:
     play = Play(make_spec(), once(broken)).attempt().run()
     assert ended(play) == ("Failed", "ModelError")
     assert play.state.outcome is not None

@@ -116,13 +116,16 @@ def test_h5_a_repeated_call_id_is_another_call() -> None:
     play.attempt().run()
     assert len({call.model_id for call in play.calls}) == 1
     assert len({call.key for call in play.calls}) == 2
+    refs = [boundary.ref for boundary in play.boundaries if boundary.kind == "tool/result"]
+    assert len(set(refs)) == len(refs) == 2, "the database takes one result for each"
 
 
-def test_h6_another_run_has_other_keys() -> None:
-    play = Play(make_spec(), three_turns).attempt().run()
-    other = Play(make_spec(), three_turns).attempt()
+def test_h6_another_run_has_other_keys_although_it_shares_the_logical_id() -> None:
+    play = Play(make_spec(runId="nightly"), three_turns).attempt().run()
+    other = Play(make_spec(runId="nightly"), three_turns).attempt()
     other.state.run_uid = "another"
     other.run()
+    assert {call.run_id for call in (*play.calls, *other.calls)} == {"nightly"}
     assert not {call.key for call in play.calls} & {call.key for call in other.calls}
 
 
