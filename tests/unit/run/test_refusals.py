@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.run.play import Play, asks, main_call, make_spec, offer, says, text
 
@@ -21,7 +23,7 @@ from agentrun.run.records import (
 )
 from agentrun.run.state import CallPhase
 from agentrun.run.steps import FailTask, RefuseCall, RunTool
-from agentrun.run.values import ToolSilence
+from agentrun.run.values import Question, ToolSilence
 
 GATED = [{"tools": ["ops.fix"], "approval": "Always"}]
 LESS = ToolsetOffered(agent="sre", tools=(offer("look"),))
@@ -148,7 +150,7 @@ def test_on_unknown_fail_fails_the_run(how: str) -> None:
     assert play.calls == []
 
 
-def test_a_denied_second_question_does_not_say_that_nothing_happened() -> None:
+def test_h67_a_denied_second_question_does_not_say_that_nothing_happened() -> None:
     """H67: the question after an unknown outcome is another one, with its own answer."""
     play = decided("Approve")
     play.tool = lambda call: ToolSilence("cut")
@@ -174,6 +176,39 @@ def test_a_denied_second_question_does_not_say_that_nothing_happened() -> None:
     assert origin == "denied"
     assert PERHAPS in words
     assert [approval.decision for approval in play.state.approvals.values()] == ["Approve", "Deny"]
+
+
+def test_h67_an_answer_is_spent_on_its_own_question_and_questions_are_counted() -> None:
+    play = decided("Approve")
+    first = play.questions[0]
+    play.tool = lambda call: ToolSilence("cut")
+    play.do(play.steps()[0])
+    call = play.state.conversations["main"].calls[0]
+
+    def ask(play: Play, ordinal: int) -> Question:
+        asked = question_about(play.state.run_uid, "sre", call, ordinal, "")
+        record = ApprovalRequest(
+            id=asked.id,
+            scope="Tool",
+            boundary=asked.boundary,
+            ordinal=ordinal,
+            content_hash=asked.content_hash,
+        )
+        play.commit(RUNNER, [record])
+        return asked
+
+    for ordinal in (1, 3):
+        with pytest.raises(CheckpointCorrupt):
+            ask(replace(play, state=play.folded(), commits=list(play.commits)), ordinal)
+    second = ask(play, 2)
+    play.run()
+    with pytest.raises(CheckpointCorrupt):
+        replace(play, state=play.folded(), commits=list(play.commits)).decide(first, "Approve")
+    play.decide(second, "Approve")
+    play.tool = lambda call: says("done")
+    play.crash().run()
+    assert play.state.outcome is not None
+    assert play.state.outcome.outcome == "Succeeded"
 
 
 def waiting() -> Play:
