@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 from tests.cluster.stage import Stage
 
-AT_ONCE: Final = 5
+AT_ONCE: Final = 4
 HERE: Final = Path(__file__).parent
 
 

@@ -15,7 +15,7 @@ from agentrun.api import AgentRun
 from agentrun.api.names import pod_name
 from agentrun.run.fold import fold_all
 
-PATIENCE: Final = 240.0
+PATIENCE: Final = 480.0
 """Seconds until something counts as stuck. Nothing is asserted about how long anything takes."""
 
 

@@ -77,7 +77,6 @@ def manifest(
             "model": {"name": "scripted", "baseURL": model, "apiKeySecretRef": KEY},
             "pricing": PRICING,
             "toolServers": list(servers),
-            "lease": {"ttlSeconds": 20},
             "limits": {"retries": 3, **(limits or {})},
             "pod": {"terminationGracePeriodSeconds": 10},
             **spec,

@@ -12,7 +12,7 @@ from typing import Any
 from tests.cluster import deploy, peers
 from tests.cluster.harness import Cluster, Kube
 from tests.cluster.runs import Run
-from tests.cluster.scenes import Manifest, manifest
+from tests.cluster.scenes import GATE, Manifest, manifest
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,16 @@ class Ground:
         return Run(
             self.cluster, self.stage.peers, self.stage.operator.dsn, self.namespace, name, uid
         )
+
+    def asking(self) -> tuple[Run, str]:
+        """A run that waits for a person, and the name of its Approval."""
+        run = self.start("asks", toolPolicies=[GATE])
+        run.await_status("phase", "Suspended")
+        run.await_status("pendingApprovalCount", "1")
+        assert run.status()["reason"] == "ApprovalPending"
+        (name,) = run.status()["pendingApprovals"]
+        self.cluster.wait(f"approval/{name}", "create", self.namespace)
+        return run, str(name)
 
     def decide(self, approval: str, decision: str) -> None:
         """`kubectl patch` of an Approval, as the administrator."""

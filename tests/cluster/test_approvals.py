@@ -8,20 +8,8 @@ from typing import Any
 import pytest
 from tests.chaos.harness import oracle
 from tests.cluster.harness import CommandFailed, Kube
-from tests.cluster.runs import PATIENCE, Run
-from tests.cluster.scenes import GATE
+from tests.cluster.runs import PATIENCE
 from tests.cluster.stage import Ground
-
-
-def asking(ground: Ground) -> tuple[Run, str]:
-    """A run that waits for a person, and the name of its Approval."""
-    run = ground.start("asks", toolPolicies=[GATE])
-    run.await_status("phase", "Suspended")
-    run.await_status("pendingApprovalCount", "1")
-    assert run.status()["reason"] == "ApprovalPending"
-    (name,) = run.status()["pendingApprovals"]
-    ground.cluster.wait(f"approval/{name}", "create", ground.namespace)
-    return run, name
 
 
 def patch(who: Kube, ground: Ground, name: str, **spec: Any) -> str:
@@ -43,7 +31,7 @@ def refused(who: Kube, ground: Ground, name: str, why: str, **spec: Any) -> None
 
 
 def test_approved_by_whom_the_api_server_says(ground: Ground) -> None:
-    run, name = asking(ground)
+    run, name = ground.asking()
     run.await_no_pod_at_work()
     assert run.charges() == []
     erin = ground.user("erin", "agentrun-approver")
@@ -68,7 +56,7 @@ def test_approved_by_whom_the_api_server_says(ground: Ground) -> None:
 
 
 def test_denied_the_model_is_told_and_nothing_is_done(ground: Ground) -> None:
-    run, name = asking(ground)
+    run, name = ground.asking()
     erin = ground.user("erin", "agentrun-approver")
 
     patch(erin, ground, name, decision="Deny", decisionReason="not on my watch")
@@ -81,7 +69,7 @@ def test_denied_the_model_is_told_and_nothing_is_done(ground: Ground) -> None:
 
 
 def test_who_may_not_decide(ground: Ground) -> None:
-    run, name = asking(ground)
+    run, name = ground.asking()
     editor = ground.user("ed", "agentrun-editor")
     refused(editor, ground, name, "[Ff]orbidden", decision="Approve")
     patcher = ground.patcher("pat")

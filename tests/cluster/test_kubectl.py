@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.cluster.harness import CommandFailed
-from tests.cluster.scenes import GATE, Manifest
+from tests.cluster.scenes import Manifest
 from tests.cluster.stage import Ground, Stage
 
 BIN = Path(sys.executable).parent
@@ -112,9 +112,7 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
 def test_the_plugin_with_the_callers_rights(ground: Ground) -> None:
     owner = Caller(ground, "owner", "agentrun-editor")
     decider = Caller(ground, "decider", "agentrun-approver", "agentrun-reader")
-    run = ground.start("asks", toolPolicies=[GATE])
-    run.await_status("phase", "Suspended")
-    run.await_status("pendingApprovalCount", "1")
+    run, _ = ground.asking()
 
     assert "Suspended" in said(owner("get", "runs"))
     (approval,) = json.loads(said(owner("get", "approvals", "-o", "json")))["items"]

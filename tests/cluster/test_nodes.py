@@ -31,7 +31,7 @@ RATHER_ON_THE_WORKER = {
 def test_a_lost_nodes_run_goes_on_elsewhere_and_its_pod_is_fenced_off(ground: Ground) -> None:
     worker, control = ground.cluster.node("worker"), ground.cluster.node("control")
     document = ground.manifest("one", "held", workspace=True)
-    document["spec"]["lease"]["ttlSeconds"] = 10
+    document["spec"]["lease"] = {"ttlSeconds": 15}
     document["spec"]["pod"]["affinity"] = RATHER_ON_THE_WORKER
     run = ground.apply(document)
     run.await_held()

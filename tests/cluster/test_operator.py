@@ -6,10 +6,10 @@ import json
 
 import pytest
 from tests.chaos.harness import oracle
-from tests.cluster.deploy import Requests
+from tests.cluster.deploy import NAMESPACE, Requests
 from tests.cluster.harness import eventually
+from tests.cluster.harness.faults import signal
 from tests.cluster.runs import PATIENCE, Run
-from tests.cluster.scenes import GATE
 from tests.cluster.stage import Ground
 
 from agentrun.controller import failpoints
@@ -81,6 +81,39 @@ def test_killed_in_the_middle_the_operator_finds_everything_again(ground: Ground
         check_one_pod_per_fence(run)
 
 
+def test_decisions_that_nobody_vouches_for_wait(ground: Ground) -> None:
+    """H42: without the policy anyone could be anyone."""
+    operator, binding = ground.stage.operator, "validatingadmissionpolicybinding/agentrun-decide"
+    run, name = ground.asking()
+    ground.cluster.kubectl("delete", binding)
+    try:
+        operator.kill()
+        operator.await_ready()
+        ground.decide(name, "Approve")
+        run.await_status("reason", "ApprovalIdentityUnverified")
+        assert run.row()["state"] == "Suspended"
+    finally:
+        operator.upgrade()
+    operator.kill()
+    run.await_condition("Succeeded")
+    assert len(run.charges()) == 1
+
+
+def test_sigterm_ends_it_in_good_order(ground: Ground) -> None:
+    operator = ground.stage.operator
+    pod, before = operator.pod()["metadata"]["name"], operator.restarts()
+    signal(ground.cluster, pod, NAMESPACE, "operator", "TERM")
+    eventually(
+        lambda: operator.restarts() == before + 1, within=PATIENCE, what="it is started again"
+    )
+    (status,) = operator.pod()["status"]["containerStatuses"]
+    assert status["lastState"]["terminated"]["exitCode"] == 0
+    operator.await_ready()
+    run = ground.start("plain")
+    run.await_condition("Succeeded")
+    assert run.row()["attempt"] == 1
+
+
 # In a real container; tests/chaos has all of its points. Last, because a point once armed stays.
 POINTS = (failpoints.AFTER_MINT, failpoints.AFTER_POD_CREATE, failpoints.AFTER_DECIDE)
 
@@ -89,11 +122,7 @@ POINTS = (failpoints.AFTER_MINT, failpoints.AFTER_POD_CREATE, failpoints.AFTER_D
 def test_killed_between_two_of_its_steps_the_operator_goes_on(ground: Ground, point: str) -> None:
     operator = ground.stage.operator
     operator.upgrade({failpoints.VARIABLE: point, failpoints.FOLDER: MARKERS})
-    run = ground.start("asks", toolPolicies=[GATE])
-    run.await_status("phase", "Suspended")
-    run.await_status("pendingApprovalCount", "1")
-    (name,) = run.status()["pendingApprovals"]
-    ground.cluster.wait(f"approval/{name}", "create", ground.namespace)
+    run, name = ground.asking()
     ground.decide(name, "Approve")
     run.await_condition("Succeeded")
 
