@@ -103,6 +103,7 @@ def _told(length: Length) -> Json:
         "bare_client_cpu_mean_ms": ms(statistics.fmean(length.all("bare_cpu"))),
         **{name: summary(length.all(name)) for name in TIMES},
         "ratio": ratio(length.all("append"), length.all("bare")),
+        "ratio_with_encode": ratio(length.all("encoded"), length.all("bare")),
         "ratio_quiet": quiet(length.all("append"), length.all("bare")),
         "ratio_rounds": rounds("append", "bare"),
         "statement_ratio": ratio(length.all("statement"), length.all("bare_statement")),

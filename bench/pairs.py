@@ -33,6 +33,7 @@ def whole(samples: Samples, runner: PostgresRunnerStore, bare: Bare) -> Pair:
         samples["cpu"].append(time.process_time() - cpu)
         samples["encode"].append(encode)
         samples["append"].append(append)
+        samples["encoded"].append(encode + append)
         if not index % 2:
             await insert(played)
 

@@ -42,51 +42,44 @@ def _machine(machine: Json, noise: Json) -> str:
 
 
 def _boundary(part: Json) -> str:
-    rows: list[Row] = []
-    for turns, found in _numbered(part):
-        for what, mine, bare in (
-            ("whole", "append", "bare"),
-            ("statement alone", "statement", "bare_statement"),
-        ):
-            key = "" if what == "whole" else "statement_"
-            rows.append(
-                (
-                    turns,
-                    what,
-                    found["encode_p50_ms"] if what == "whole" else "",
-                    found[mine]["p50_ms"],
-                    found[mine]["p99_ms"],
-                    found[bare]["p50_ms"],
-                    found[bare]["p99_ms"],
-                    found[f"{key}ratio"],
-                    found[f"{key}ratio_quiet"],
-                    _range(found[f"{key}ratio_rounds"]),
-                )
-            )
-    cpu = "; ".join(
-        f"{found['client_cpu_mean_ms']} at {turns} turns"
-        f" (INSERT {found['bare_client_cpu_mean_ms']})"
+    head = ("turns", "path", "p50", "p99", "INSERT p50", "p99", "÷ p50", "÷ p10", "rounds")
+    rows = [
+        row
         for turns, found in _numbered(part)
-    )
+        for row in (
+            (turns, "whole", *_beside(found, "append", "bare", "")),
+            (turns, "alone", *_beside(found, "statement", "bare_statement", "statement_")),
+        )
+    ]
+    encode = [
+        (
+            turns,
+            found["encode_p50_ms"],
+            found["ratio_with_encode"],
+            found["client_cpu_mean_ms"],
+            found["bare_client_cpu_mean_ms"],
+        )
+        for turns, found in _numbered(part)
+    ]
     growth = part["growth"]
-    head = (
-        "turns",
-        "path",
-        "encode",
-        "p50",
-        "p99",
-        "INSERT p50",
-        "p99",
-        "÷ p50",
-        "÷ p10",
-        "rounds",
+    slope = (
+        f"mean at {growth['turns'][1]} turns ÷ mean at {growth['turns'][0]}: {growth['append']}"
+        f" (rounds {_range(growth['append_rounds'])}), of the bare INSERT {growth['bare']}"
     )
+    names = ("turns", "encode p50", "÷ p50 with it", "client CPU with it, mean", "of the INSERT")
+    return "\n\n".join((table(head, rows), slope, table(names, encode)))
+
+
+def _beside(found: Json, mine: str, bare: str, key: str) -> Row:
+    """A boundary's times, its INSERT's, and their ratios."""
     return (
-        table(head, rows)
-        + f"\n\nmean at {growth['turns'][1]} turns ÷ mean at {growth['turns'][0]}:"
-        f" {growth['append']} (rounds {_range(growth['append_rounds'])}),"
-        f" of the bare INSERT {growth['bare']}"
-        f"\n\nclient CPU of a whole one, encoding included, mean ms: {cpu}"
+        found[mine]["p50_ms"],
+        found[mine]["p99_ms"],
+        found[bare]["p50_ms"],
+        found[bare]["p99_ms"],
+        found[f"{key}ratio"],
+        found[f"{key}ratio_quiet"],
+        _range(found[f"{key}ratio_rounds"]),
     )
 
 
