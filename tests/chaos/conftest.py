@@ -12,12 +12,14 @@ from tests.chaos.harness.grounds import Grounds, grounds
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder is chaos, and may take its time on a busy machine."""
+    """Everything in this folder is chaos, and may take its time on a busy machine. One process plays
+    all scenes, because they share their grounds and overlap anyway."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.chaos)
             item.add_marker(pytest.mark.timeout(900))
+            item.add_marker(pytest.mark.xdist_group("chaos"))
 
 
 @pytest.fixture(scope="session")

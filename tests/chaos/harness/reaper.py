@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from agentrun.cli.scripted import stop_scripted_model
 from agentrun.cluster.local.open import open_local_cluster
 from agentrun.errors import AgentRunError
 from agentrun.store.embedded import EmbeddedPostgres
@@ -35,12 +36,20 @@ def end_processes(root: Path) -> None:
                 os.kill(int(note.name), signal.SIGKILL)
 
 
+def end_models(root: Path) -> None:
+    """The scripted models that ``agentrun run`` has started: they outlive it."""
+    for note in root.glob("**/model.json"):
+        with suppress(OSError, ValueError):
+            stop_scripted_model(note.parent)
+
+
 def main(root: Path) -> None:
     """Operators first: they would replace what is being stopped."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     end_processes(root)
+    end_models(root)
     for objects in root.glob("**/objects.db"):
         with suppress(AgentRunError, OSError):
             asyncio.run(end_pods(objects.parent))
