@@ -163,7 +163,7 @@ def test_a_ca_bundle_is_mounted_where_its_variable_says() -> None:
     assert path == f"{mount['mountPath']}/{volume['configMap']['items'][0]['path']}"
 
 
-def test_the_workspace_is_a_native_sidecar_without_secrets() -> None:
+def test_h32_the_workspace_is_a_native_sidecar_without_secrets() -> None:
     """H32, H44"""
     pod = render(**{**EVERYTHING, "toolServers": [WORKSPACE, REMOTE]})
     (sidecar,) = pod["spec"]["initContainers"]
@@ -221,7 +221,7 @@ def test_a_volume_belongs_to_the_run_and_not_to_the_attempt() -> None:
     assert claim_manifest(pod_for(run()), DEFAULTS) is None
 
 
-def test_an_image_server_is_a_native_sidecar() -> None:
+def test_h32_an_image_server_is_a_native_sidecar() -> None:
     """H32"""
     pod = render(toolServers=[IMAGE_SERVER])
     (sidecar,) = pod["spec"]["initContainers"]

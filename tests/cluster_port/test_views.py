@@ -64,7 +64,7 @@ def test_a_pod_of_somebody_else() -> None:
         ({"exitCode": 78, "message": "bad"}, ContainerEnd(78, "", message="bad")),
     ],
 )
-def test_the_runners_end_counts_alone(state: dict[str, Any], expected: ContainerEnd) -> None:
+def test_h32_the_runners_end_counts_alone(state: dict[str, Any], expected: ContainerEnd) -> None:
     """H32: the workspace still runs, and the pod with it."""
     view = pod_view(pod("Running", **runner(terminated=state)))
     assert view.runner_end == expected
@@ -72,7 +72,7 @@ def test_the_runners_end_counts_alone(state: dict[str, Any], expected: Container
     assert view.waiting is None
 
 
-def test_a_sidecars_end_is_not_the_runners() -> None:
+def test_h32_a_sidecars_end_is_not_the_runners() -> None:
     ended = {"name": "workspace", "state": {"terminated": {"exitCode": 137}}}
     running = {"name": "runner", "state": {"running": {}}}
     view = pod_view(pod("Running", containerStatuses=[ended, running]))
@@ -130,7 +130,7 @@ def test_a_sidecar_that_restarts_beside_a_running_runner_is_no_waiting() -> None
     assert pod_view(pod("Running", **status)).waiting is None
 
 
-def test_taken_away_is_not_the_same_as_too_greedy() -> None:
+def test_h31_taken_away_is_not_the_same_as_too_greedy() -> None:
     """H31"""
     greedy = pod_view(pod("Failed", reason="Evicted"))
     drained = pod_view(pod("Running", **condition("DisruptionTarget", "True")))

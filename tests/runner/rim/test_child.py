@@ -100,7 +100,7 @@ async def test_an_answer_that_cannot_be_decoded_is_silence_at_once(line: str) ->
     assert "Failed to parse" in got.why
 
 
-async def test_the_end_of_the_server_is_silence_and_a_new_one_is_started() -> None:
+async def test_h32_the_end_of_the_server_is_silence_and_a_new_one_is_started() -> None:
     target = child(
         f"time.sleep(0) if 'x' in request['params']['arguments'] else os._exit(1); {quoted('hi')}"
     )
