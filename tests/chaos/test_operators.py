@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from tests.chaos.harness import oracle, scenes
 from tests.chaos.harness.grounds import Grounds
-from tests.chaos.harness.operators import Made, note_pods, operators, pods_made
+from tests.chaos.harness.operators import CLOCK, Made, note_pods, operators, pods_made
 from tests.chaos.harness.oracle import Trail, trail
 from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.reference import undisturbed
@@ -123,6 +123,29 @@ async def test_two_operators_replace_a_dead_runner_once(shared: Grounds) -> None
     oracle.check_same_end(found, await shared.once(undisturbed))
     assert (found.row.attempt, found.row.app_faults, found.row.infra_faults) == (2, 1, 0)
     assert Counter(pod.fence for pod in pods) == {1: 1, 2: 1}
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+@overlapping
+async def test_the_wall_clock_of_an_operator_ends_nothing(shared: Grounds, hours: int) -> None:
+    """No takeover and no deletion: leases and the TTL of finished runs go by the database's clock."""
+    folder = shared.folder("wall")
+    with scenes.model(folder, scenes.everything()) as model:
+        async with (
+            stage(folder, shared.dsns, operator=False) as made,
+            operators(shared.root, made, {CLOCK: str(hours * 3600)}),
+        ):
+            for name in ("first", "second"):
+                manifest = scenes.manifest(
+                    model.url, shared.tools.url, name=name, ttl=5, ttlSecondsAfterFinished=1800
+                )
+                await made.apply(manifest)
+                await made.ended(name)
+            rows = [await made.row(name) for name in ("first", "second")]
+
+    for row in rows:
+        assert row is not None
+        assert (row.state, row.attempt) == ("Succeeded", 1)
 
 
 @overlapping

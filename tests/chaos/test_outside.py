@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.chaos.harness.scene import scene
 from tests.chaos.harness.scenes import USAGE, everything
 from tests.chaos.harness.stage import failpoint
 from tests.peers.modelscripts import DONE, Script, call, error, raw_call, reply, script
+from tests.peers.toolserver import lines
 
 from agentrun.run.records import AssistantMessage, ToolCall, ToolResult, ToolUnknown
 from agentrun.runner import failpoints
@@ -114,6 +117,30 @@ def _check_unknown(found: Trail) -> None:
     results = [one.record for one in found.of(ToolResult)]
     assert [(result.origin, result.is_error) for result in results] == [("unknown", True)]
     oracle.check_record(found)
+
+
+@pytest.mark.parametrize("turn", [2, 4])
+@overlapping
+async def test_a_workspace_whose_server_is_killed_gets_its_files_back(
+    shared: Grounds, turn: int
+) -> None:
+    """In the middle of the attempt, between two of its calls: the model does not notice."""
+    async with scene(shared, everything(turn_delay=0.5)) as playing:
+        requests = playing.model.log
+
+        async def asked() -> bool:
+            return len(lines(requests)) >= turn
+
+        await playing.stage.until(asked, f"turn {turn}", playing.name)
+        holder = (await playing.row()).holder
+        os.kill(playing.stage.workspace(holder or ""), signal.SIGKILL)
+        found = await playing.ended()
+
+    oracle.check_record(found)
+    oracle.check_effects(found)
+    oracle.check_requests(found, await shared.once(undisturbed))
+    oracle.check_same_end(found, await shared.once(undisturbed))
+    assert found.row.attempt == 1
 
 
 def odd() -> Script:

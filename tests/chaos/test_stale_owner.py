@@ -93,6 +93,32 @@ async def test_an_owner_that_is_told_to_go_while_it_sleeps_changes_nothing_eithe
 
 
 @overlapping
+async def test_an_owner_whose_loop_hangs_loses_its_run(shared: Grounds) -> None:
+    """Its thread would renew the lease for ever: it stops when the loop makes no progress."""
+    folder = shared.folder("deaf")
+    point = f"{failpoints.AFTER_REPLY}:2:hang"
+    with scenes.model(folder, scenes.everything()) as model:
+        async with stage(folder, shared.dsns, environ=failpoint(folder, point)) as made:
+            manifest = scenes.manifest(
+                model.url,
+                shared.tools.url,
+                lease={"ttlSeconds": TTL, "stallSeconds": 5},
+                pod={"terminationGracePeriodSeconds": 1},
+            )
+            name = await made.apply(manifest)
+            row = await made.row_where(name, lambda row: row.holder, "an owner")
+            runner = made.runner(row.holder or "")
+            await made.ended(name)
+            assert runner is not None
+            await made.gone(runner)
+            found = await trail(made, name, model.log, shared.tools.effects)
+
+    _check(found, await shared.once(undisturbed))
+    assert (found.row.attempt, found.row.app_faults, found.row.infra_faults) == (2, 0, 1)
+    assert [one.record.cause for one in found.of(AttemptEnd)] == ["LeaseExpired"]
+
+
+@overlapping
 async def test_an_owner_that_wakes_up_in_time_goes_on(shared: Grounds) -> None:
     folder = shared.folder("nap")
 

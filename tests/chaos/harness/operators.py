@@ -15,16 +15,20 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 from tests.chaos.harness.grounds import remember
 from tests.chaos.harness.stage import LOOK, Stage, quick_settings
 
 from agentrun.cli.postgres import Dsns
+from agentrun.cluster.local import open as opening
 from agentrun.cluster.local.open import open_local_cluster
+from agentrun.controller import app
 from agentrun.controller.app import Operator
 from agentrun.store.operator_store import open_operator_store
 
+CLOCK = "CHAOS_OPERATOR_CLOCK"
 ROOT = Path(__file__).parents[3]
 KILLED = -signal.SIGKILL
 HISTORY = """
@@ -114,6 +118,17 @@ async def operators(
             process.wait()
 
 
+def shift_wall_clock(seconds: float) -> None:
+    """From now on this process believes that it is another time."""
+
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Shifted:
+            return super().now(tz) + timedelta(seconds=seconds)
+
+    app.datetime = opening.datetime = Shifted  # type: ignore[attr-defined]
+
+
 async def serve(folder: Path, installation: str, dsns: Dsns) -> None:
     """One operator, until SIGTERM."""
     stop = asyncio.Event()
@@ -128,5 +143,6 @@ async def serve(folder: Path, installation: str, dsns: Dsns) -> None:
 
 
 if __name__ == "__main__":
+    shift_wall_clock(float(os.environ.get(CLOCK, "0")))
     state, name, owner, runner = sys.argv[1:]
     asyncio.run(serve(Path(state), name, Dsns(owner, runner)))

@@ -81,7 +81,7 @@ def note(content: str, *, append: bool = True) -> dict[str, Any]:
     return call("write_file", server="workspace", path="notes.md", content=content, append=append)
 
 
-def everything() -> Script:
+def everything(turn_delay: float = 0) -> Script:
     """Several turns with parallel calls, effects, files, an error and slow steps.
 
     Replies of turns 0, 1 and 4 take long enough for the points inside a model call, the slow calls
@@ -109,6 +109,7 @@ def everything() -> Script:
             text="Third.",
             tools=[note("- charged 120\n"), call("fail", message="no such thing")],
             usage=USAGE,
+            delay=turn_delay,
         ),
         reply(
             3,
@@ -118,6 +119,7 @@ def everything() -> Script:
                 call("charge", amount=3),
             ],
             usage=USAGE,
+            delay=turn_delay,
         ),
         reply(4, text=DONE, usage=USAGE, delay=0.4),
     )

@@ -20,7 +20,7 @@ from agentrun.cluster.local.adapter import LocalCluster
 from agentrun.cluster.local.files import read_json
 from agentrun.cluster.local.open import open_local_cluster, open_local_user
 from agentrun.cluster.local.pod import POD, STARTED, SUPERVISOR
-from agentrun.cluster.local.processes import Identity, alive, find, send
+from agentrun.cluster.local.processes import Identity, alive, everything, find, send
 from agentrun.cluster.local.user import LocalUserCluster
 from agentrun.cluster.values import PodView
 from agentrun.controller.app import Operator
@@ -258,6 +258,14 @@ class Stage:
         supervisor = Identity.from_dict(noted)
         send(supervisor, signal.SIGSTOP)
         return Frozen(row.attempts[-1].pod, row.holder, runner, supervisor)
+
+    def workspace(self, pod_uid: str) -> int:
+        """The number of a pod's workspace server."""
+        noted = read_json(self.folder / "pods" / pod_uid / SUPERVISOR)
+        assert noted is not None
+        children = [one for one in everything() if one.parent == noted["pid"] and one.alive]
+        words = {one.pid: Path(f"/proc/{one.pid}/cmdline").read_bytes() for one in children}
+        return next(pid for pid, line in words.items() if b"agentrun.workspace" in line)
 
     async def gone(self, runner: Identity) -> None:
         """Until the process has ended."""
