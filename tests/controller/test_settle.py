@@ -169,6 +169,12 @@ def test_suspended_before_the_first_mint() -> None:
 
 
 def test_h61_late_pods_of_the_old_fence_are_deleted_afterwards() -> None:
-    settled = suspended_row(fence=2, requested=SUSPEND, requested_reason="User", holder=None)
+    settled = suspended_row(
+        fence=2,
+        requested=SUSPEND,
+        requested_reason="User",
+        holder=None,
+        suspended_at=ago(seconds=1),
+    )
     at = world(row=settled, spec=spec(suspend=True), pods=(pod(1),))
     assert kinds(at) == ("DeletePod",)
