@@ -21,6 +21,7 @@ from agentrun.errors import ModelRefused, ModelUnavailable
 from agentrun.run import boundaries, codec
 from agentrun.run.boundaries.tool import call_of
 from agentrun.run.fold import OPERATOR, RUNNER, check, fold
+from agentrun.run.policy import RERUN_MAX
 from agentrun.run.records import AttemptEnd, Record, ToolResult
 from agentrun.run.request import build_request
 from agentrun.run.state import CallPhase, ConversationPhase, State
@@ -54,6 +55,7 @@ class Runs(RuleBasedStateMachine):
         self.sends: Counter[str] = Counter()
         self.attempts = 0
         self.gated: set[str] = set()
+        self.unknown = "Rerun"
 
     @initialize(
         gated=st.sampled_from([[], ["ops.fix"], ["ops.*"]]),
@@ -62,6 +64,8 @@ class Runs(RuleBasedStateMachine):
         turns=st.sampled_from([1, 3, 20, 20]),
         tokens=st.none() | st.integers(50, 300),
         exceeded=st.sampled_from(["Suspend", "Fail"]),
+        data=st.data(),
+        ahead=st.integers(0, 12),
     )
     def begin(
         self,
@@ -71,6 +75,8 @@ class Runs(RuleBasedStateMachine):
         turns: int,
         tokens: int | None,
         exceeded: str,
+        data: st.DataObject,
+        ahead: int,
     ) -> None:
         agent: dict[str, Any] = {"name": "sre", "tools": ["ops.*"], "maxTurns": turns}
         if tokens is not None:
@@ -85,8 +91,10 @@ class Runs(RuleBasedStateMachine):
             ),
             lambda turn, request: text("unused"),
         )
+        self.unknown = unknown
         self.gated = {tool for tool in ("ops.look", "ops.fix") if {tool, "ops.*"} & {*gated}}
         self.mint()
+        self.go_on(data, ahead)
 
     # What happens
 
@@ -94,11 +102,7 @@ class Runs(RuleBasedStateMachine):
     @rule(data=st.data(), steps=st.integers(1, 6))
     def work(self, data: st.DataObject, steps: int) -> None:
         """Nothing happens but what the run wants."""
-        for _ in range(steps):
-            if self.startable():
-                self.start(data)
-                self.end(data)
-                self.holds()
+        self.go_on(data, steps)
 
     @precondition(lambda self: self.startable())
     @rule(data=st.data())
@@ -158,13 +162,6 @@ class Runs(RuleBasedStateMachine):
     def crash(self) -> None:
         """The process is gone with everything that it had not committed."""
         self.mint()
-
-    @precondition(lambda self: self.flying)
-    @rule()
-    def abort(self) -> None:
-        """The runner gives up what is under way."""
-        self.flying.clear()
-        self.settle()
 
     @precondition(lambda self: self.working() and self.state.conversations)
     @rule(server=st.sampled_from(["ops", f"w{HALF}"]))
@@ -265,7 +262,8 @@ class Runs(RuleBasedStateMachine):
     def no_call_is_settled_twice(self) -> None:
         results = Counter(record.call for record in self.records if isinstance(record, ToolResult))
         assert set(results.values()) <= {1}
-        assert all(count <= 3 + self.attempts for count in self.sends.values())
+        most = 1 if self.unknown == "Fail" else RERUN_MAX + self.attempts
+        assert all(count <= most for count in self.sends.values())
 
     def teardown(self) -> None:
         """Left alone, any run comes to its end or waits for somebody."""
@@ -278,6 +276,13 @@ class Runs(RuleBasedStateMachine):
         assert self.state.outcome is not None or self.state.suspended is not None
 
     # Help
+
+    def go_on(self, data: st.DataObject, steps: int) -> None:
+        for _ in range(steps):
+            if self.startable():
+                self.start(data)
+                self.end(data)
+                self.holds()
 
     @property
     def state(self) -> State:

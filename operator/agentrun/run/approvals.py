@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentrun.run.exact import canonical_json, exact_json, sha256_hex
-from agentrun.run.identity import approval_request_id
+from agentrun.run.identity import approval_request_id, task_of_path
 from agentrun.run.records import Json
 from agentrun.run.shown import shown
 from agentrun.run.state import Call
@@ -25,7 +25,7 @@ def tool_content(run_uid: str, agent: str, call: Call) -> Json:
         "arguments": call.arguments,
         "argumentsJSON": call.raw if call.raw is not None else exact_json(call.arguments).decode(),
         "agent": agent,
-        "task": call.id.path.split("/", 1)[0],
+        "task": task_of_path(call.id.path),
         "callId": call.model_id,
         "call": str(call.id),
         "runUid": run_uid,

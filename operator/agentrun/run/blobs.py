@@ -88,7 +88,12 @@ def _text(name: Json, contents: Mapping[str, bytes]) -> str:
     data = contents.get(name) if isinstance(name, str) else None
     if data is None:
         raise CheckpointCorrupt("a blob that it names is missing", attempted="decode a body")
-    return data.decode("utf-8", "surrogatepass")
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise CheckpointCorrupt(
+            "a blob that it names is no text", attempted="decode a body"
+        ) from None
 
 
 def _names(value: Json, found: dict[str, None]) -> None:

@@ -138,7 +138,10 @@ def _packed(text: bytes, contents: Mapping[str, bytes]) -> Encoded:
 def _unpack(codec: int, body: bytes, contents: Mapping[str, bytes], what: str) -> dict[str, Json]:
     text = _inflate(codec, body, what)
     value = _parse(text, what)
-    if not isinstance(value, dict) or not isinstance(version := value.get("v"), int):
+    if not isinstance(value, dict):
+        raise CheckpointCorrupt("is no object", attempted=f"decode a {what}")
+    version = value.get("v")
+    if not isinstance(version, int) or version < 1:
         raise CheckpointCorrupt("no version", attempted=f"decode a {what}")
     if version > SCHEMA_VERSION:
         raise CheckpointNewer(

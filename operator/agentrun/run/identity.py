@@ -37,6 +37,11 @@ class CallId:
         return call
 
 
+def task_of_path(path: str) -> str:
+    """The task that a conversation belongs to: ``task``, or ``task/delegate…``."""
+    return path.split("/", 1)[0]
+
+
 def call_key(run_uid: str, call: CallId) -> str:
     """The idempotency key given to tools: at most 80 ASCII characters, equal on every re-run."""
     digest = hashlib.sha256(f"{run_uid}\n{call}".encode()).hexdigest()

@@ -232,6 +232,11 @@ class ToolStart(Record):
     progress = False
 
 
+ResultOrigin = Literal["server", "denied", "stale", "unavailable", "invalid", "unknown", "unusable"]
+"""Who speaks in a result: the tool's server, or the run itself (denied, reviewed but not current any
+more, no such tool, arguments refused, outcome unknown for good, an answer that cannot be kept)."""
+
+
 class ToolResult(Record):
     """What a call came to: exactly one per call. ``content`` is the result block's content."""
 
@@ -240,12 +245,7 @@ class ToolResult(Record):
     content: Json
     is_error: bool = False
     duration_ms: int = 0
-    origin: Literal[
-        "server", "denied", "stale", "unavailable", "invalid", "unknown", "unusable"
-    ] = "server"
-    """Who speaks: the tool's server, or the run itself (denied by a person, reviewed but not current
-    any more, no such tool, arguments refused, outcome unknown for good, an answer that cannot be
-    kept)."""
+    origin: ResultOrigin = "server"
 
 
 class ToolUnknown(Record):

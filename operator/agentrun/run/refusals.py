@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from agentrun.run.approvals import content_hash, tool_content
 from agentrun.run.policy import RERUN_MAX, offer_of
+from agentrun.run.records import ResultOrigin
 from agentrun.run.schema import schema_problem
 from agentrun.run.state import Approval, Call, CallPhase, State
 from agentrun.run.steps import RefuseCall
@@ -48,7 +49,7 @@ def _unknown(call: Call, why: str) -> RefuseCall:
     return RefuseCall(call.id, "unknown", f"{why} {PERHAPS}")
 
 
-def _unsendable(state: State, agent: str, call: Call) -> tuple[str, str] | None:
+def _unsendable(state: State, agent: str, call: Call) -> tuple[ResultOrigin, str] | None:
     """As (origin, message): what keeps a call with this content from being sent now.
 
     A reply that was cut at its token limit may hold half an argument.

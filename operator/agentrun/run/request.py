@@ -28,11 +28,17 @@ def agent_of(spec: AgentRunSpec, name: str) -> AgentSpec:
     raise CheckpointCorrupt("no such agent in the captured spec", attempted="find it", on=name)
 
 
-def build_request(state: State, spec: AgentRunSpec, path: str) -> ModelRequest:
-    """Bytes for ``POST /v1/messages`` and their hashes. CheckpointCorrupt for a bad conversation."""
+def build_request(
+    state: State, spec: AgentRunSpec, path: str, notices: int | None = None
+) -> ModelRequest:
+    """Bytes for ``POST /v1/messages`` and their hashes. CheckpointCorrupt for a bad conversation.
+
+    ``notices``: only so many of the pending ones, to build again what was sent before others came.
+    """
     talk = conversation_of(state, path)
     conversation.check(talk.messages, path, open_round=False)
-    messages = told(talk.messages, talk.notices) if talk.notices else talk.messages
+    given = talk.notices[:notices]
+    messages = told(talk.messages, given) if given else talk.messages
     agent = agent_of(spec, talk.agent)
     system = _system(agent)
     tools = _tools(state, agent)
@@ -55,7 +61,7 @@ def build_request(state: State, spec: AgentRunSpec, path: str) -> ModelRequest:
         sha256_hex(exact),
         sha256_hex(exact_json(system)),
         sha256_hex(exact_json(tools)),
-        len(talk.notices),
+        len(given),
     )
 
 

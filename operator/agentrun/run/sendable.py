@@ -16,7 +16,6 @@ from agentrun.run.messages import blocks_of
 from agentrun.run.records import Json
 
 _UNFIT = re.compile("[^A-Za-z0-9_-]")
-_NO_CHARACTER = re.compile("[\ud800-\udfff\ufffd]")
 _ESCAPE = re.compile(
     rb"(\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})"  # a pair: kept
     rb"|(\\ud[89a-f][0-9a-f]{2})"  # half of one: replaced
@@ -70,9 +69,16 @@ def _changed(block: dict[str, Json], **values: Json) -> dict[str, Json]:
 
 def _name(name: Json) -> Json:
     """A tool's name as providers allow it. One on offer is; a model may make up any other."""
-    return _UNFIT.sub("_", name) if isinstance(name, str) else name
+    return _UNFIT.sub("_", _characters(name)) if isinstance(name, str) else name
 
 
 def _id(call: Json) -> Json:
     """An id is the provider's own and comes back to it as it is, if it is text at all."""
-    return _NO_CHARACTER.sub("_", call) if isinstance(call, str) else call
+    return _characters(call).replace("\ufffd", "_") if isinstance(call, str) else call
+
+
+def _characters(text: str) -> str:
+    """Halves of a pair that stand together are one character, as they are once they were stored."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agentrun.run.identity import CallId
+from agentrun.run.records import ResultOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,10 @@ class RunTool:
 
 @dataclass(frozen=True, slots=True)
 class RefuseCall:
-    """Give a call an error result without sending it (denied, no such tool, arguments invalid)."""
+    """Give a call an error result without sending it, or without sending it again."""
 
     call: CallId
-    origin: str
+    origin: ResultOrigin
     message: str
 
 

@@ -155,7 +155,7 @@ class _Audit:
         for record in records:
             if isinstance(record, LlmRequest) and self.spec is not None:
                 self.requests += 1
-                rebuilt = build_request(before, self.spec, record.conversation)
+                rebuilt = build_request(before, self.spec, record.conversation, record.notices)
                 if rebuilt.request_hash != record.request_hash:
                     self.find(
                         Verdict.INCONCLUSIVE,

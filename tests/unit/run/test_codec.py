@@ -119,6 +119,7 @@ def test_a_missing_blob_is_corrupt() -> None:
         b'{"v":1,"r":[{"type":"no/such"}]}',
         b'{"v":1,"r":[{"type":"turn/end","conversation":"m","turn":1,"outcome":"completed","x":1}]}',
         b'{"v":"1","r":[]}',
+        b'{"v":0,"r":[]}',
         b"[" * 100_000,
     ],
 )
@@ -291,7 +292,7 @@ def test_bodies_are_the_same_in_every_process() -> None:
             capture_output=True,
             text=True,
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
     assert len(hashes) == 1
 

@@ -69,6 +69,15 @@ def test_while_a_request_is_under_way_it_waits_for_the_message_after_the_reply()
     assert "lost its state" in words(play.transcript[2])
 
 
+def test_a_request_under_way_when_it_came_can_still_be_built_again() -> None:
+    """`agentrun verify` rebuilds what was sent, not what would be sent now."""
+    play = until(Play(make_spec(), round_then_answer).attempt(), 0, CallModel)
+    request = build_request(play.state, play.spec, "main")
+    reset(play)
+    assert build_request(play.state, play.spec, "main", request.notices) == request
+    assert build_request(play.state, play.spec, "main") != request
+
+
 def test_the_next_attempt_sends_the_same_request_with_it() -> None:
     play = until(Play(make_spec(), round_then_answer).attempt(), 1, CallModel)
     reset(play)

@@ -313,6 +313,18 @@ def test_no_request_holds_half_a_character() -> None:
     assert sent(play)[2]["content"][0]["tool_use_id"] == "toolu_"
 
 
+def test_a_pair_that_was_torn_apart_is_sent_as_it_is_after_a_restore() -> None:
+    """The live state has two halves where the stored one has a character: same bytes on the wire."""
+    torn = "\ud83d" + "\ude00"
+    odd = reply(said(torn), call(f"ops__{torn}", torn), stop="tool_use")
+    play = to_the_second_request(Play(make_spec(), once(odd)))
+    stored = build_request(play.state, play.spec, "main").body
+    play.transcript[1] = {"role": "assistant", "content": odd.content}
+    result = {**play.transcript[2]["content"][0], "tool_use_id": torn}
+    play.transcript[2] = {"role": "user", "content": [result]}
+    assert build_request(play.state, play.spec, "main").body == stored
+
+
 def test_thinking_is_sent_back_as_it_came() -> None:
     thinking = {"type": "thinking", "thinking": "", "signature": "s", "extra": [1]}
     odd = reply(thinking, call(), stop="tool_use")

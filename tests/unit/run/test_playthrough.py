@@ -166,6 +166,19 @@ def test_max_turns_of_the_agent_fail_its_task() -> None:
     assert play.state.totals.turns == 2
 
 
+def test_max_tokens_of_the_agent_fail_its_task_and_no_attempt_starts_them_anew() -> None:
+    agents = [{"name": "sre", "tools": ["ops.*"], "maxTokens": 25}]
+    play = Play(make_spec(agents=agents), lambda turn, _: asks("look", turn=turn)).attempt()
+    while play.steps():
+        play.do(play.steps()[0])
+        if play.state.outcome is None:
+            play.crash()
+    assert play.state.outcome is not None
+    assert (play.state.outcome.outcome, play.state.outcome.reason) == ("Failed", "BudgetExceeded")
+    assert "30 of maxTokens 25" in play.state.outcome.message
+    assert play.state.totals.turns == 3
+
+
 @pytest.mark.parametrize(
     ("wishes", "outcome", "reason"),
     [

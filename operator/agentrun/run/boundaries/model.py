@@ -7,6 +7,7 @@ from agentrun.errors import ModelRefused, ModelUnavailable
 from agentrun.run.bookmarks import bookmark
 from agentrun.run.conversation import tool_uses
 from agentrun.run.exact import exact_json, unfit
+from agentrun.run.identity import task_of_path
 from agentrun.run.messages import told
 from agentrun.run.records import (
     AssistantMessage,
@@ -93,7 +94,7 @@ def model_failed(state: State, path: str, error: ModelRefused | ModelUnavailable
 
 
 def _task_failed(state: State, path: str, message: str) -> Boundary:
-    task = state.tasks[path.split("/", 1)[0]]
+    task = state.tasks[task_of_path(path)]
     failed = TaskStatus(
         task=task.id,
         try_=task.try_,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentrun.api import AgentRunSpec, OnUnknown
 from agentrun.run.exact import unfit
-from agentrun.run.identity import CallId, call_key, result_ref
+from agentrun.run.identity import CallId, call_key, result_ref, task_of_path
 from agentrun.run.policy import policy_for
 from agentrun.run.records import (
     ContentSanitized,
@@ -35,7 +35,7 @@ def outgoing(state: State, spec: AgentRunSpec, call_id: CallId) -> OutgoingCall:
         server=server,
         tool=tool,
         arguments=call.arguments,
-        task=call_id.path.split("/", 1)[0],
+        task=task_of_path(call_id.path),
         agent=state.conversations[call_id.path].agent,
         attempt=state.attempt,
         run_uid=state.run_uid,

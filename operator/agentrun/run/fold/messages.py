@@ -8,7 +8,7 @@ from typing import Any
 from agentrun.run import totals
 from agentrun.run.conversation import tool_uses
 from agentrun.run.fold.refuse import conversation_of, corrupt, task_of
-from agentrun.run.identity import CallId
+from agentrun.run.identity import CallId, task_of_path
 from agentrun.run.messages import told, with_results
 from agentrun.run.records import (
     AssistantMessage,
@@ -49,7 +49,7 @@ def user_message(state: State, record: UserMessage) -> None:
 
 
 def _open(state: State, record: UserMessage) -> None:
-    task = task_of(state, record.conversation.split("/", 1)[0])
+    task = task_of(state, task_of_path(record.conversation))
     if task.phase is not TaskPhase.IN_PROGRESS:
         raise corrupt(f"input to a task in phase {task.phase}", record.conversation)
     if record.conversation in state.conversations:
