@@ -329,6 +329,15 @@ def test_h56_three_hundred_tasks_are_a_summary_and_ten() -> None:
     assert size(status) <= STATUS_MAX
 
 
+def test_h56_a_long_life_with_long_words_is_cut_to_what_a_status_may_hold() -> None:
+    many = tuple(attempt(n, node="n" * 253, pod="p" * 63) for n in range(1, 11))
+    over = terminal_row(attempt=10, fence=10, attempts=many, message="m" * 4096, preview="r" * 4096)
+    status = shown(world(row=over, spec=spec(**graph(300))))
+    assert size(status) <= STATUS_MAX
+    assert status.attempts[-1].attempt == 10
+    assert status.result
+
+
 def test_h56_failed_then_active_then_the_rest() -> None:
     phases = [
         TaskPhase.SUCCEEDED,
