@@ -140,7 +140,7 @@ class Scene:
         return await self.cluster.create_pod(pod)
 
 
-async def until(probe: Callable[[], Awaitable[T | None]], what: str, within: float = 30.0) -> T:
+async def until(probe: Callable[[], Awaitable[T | None]], what: str, within: float = 150.0) -> T:
     """The first truthy answer. No test asserts how long it took."""
     deadline = time.monotonic() + within
     while True:

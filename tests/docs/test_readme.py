@@ -83,9 +83,8 @@ def test_secret_keys_of_the_readme_are_those_the_chart_reads() -> None:
     (line,) = [line for line in COMMANDS if "generic agentrun-database" in line]
     (deployment,) = [item for item in render("agentrun") if item["kind"] == "Deployment"]
     (operator,) = deployment["spec"]["template"]["spec"]["containers"]
-    read = {
-        env["valueFrom"]["secretKeyRef"]["key"] for env in operator["env"] if "valueFrom" in env
-    }
+    sources = [env["valueFrom"] for env in operator["env"] if "valueFrom" in env]
+    read = {source["secretKeyRef"]["key"] for source in sources if "secretKeyRef" in source}
     assert set(re.findall(r"--from-literal=(\w+)=", line)) == read
 
 

@@ -97,10 +97,10 @@ def test_known_secrets_are_covered_wherever_they_appear(out: io.StringIO) -> Non
 
 
 def test_libraries_are_reduced_to_where_they_spoke(out: io.StringIO) -> None:
-    logging.getLogger("mcp.client").warning("Failed to parse: %s", "private words")
+    logging.getLogger("library.client").warning("Failed to parse: %s", "private words")
 
     (line,) = lines(out)
-    assert line["logger"] == "mcp.client"
+    assert line["logger"] == "library.client"
     assert line["level"] == "warning"
     assert "private" not in out.getvalue()
 
