@@ -275,7 +275,9 @@ async def test_several_servers_are_listed_in_the_order_asked(tmp_path: Path) -> 
     }
     async with room(*servers.values()) as opened:
         offered = await opened.offered(["b", "a"])
-    assert [tool.server for tool in offered] == ["b"] * 14 + ["a"] * 14
+    half = len(offered) // 2
+    assert half > 0
+    assert [tool.server for tool in offered] == ["b"] * half + ["a"] * half
 
 
 async def test_a_server_the_spec_does_not_name(tmp_path: Path) -> None:
