@@ -315,6 +315,14 @@ class FakeStore:
             if row.installation == installation and row.state is RunState.ACTIVE
         )
 
+    async def unfinished(self, installation: str) -> tuple[RunRow, ...]:
+        self._ask()
+        return tuple(
+            replace(row, spec=b"", db_now=self.clock.wall())
+            for row in self.rows.values()
+            if row.installation == installation and not row.state.terminal
+        )
+
     async def request(
         self,
         run_uid: str,

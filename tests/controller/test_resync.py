@@ -15,6 +15,7 @@ from agentrun.cluster.values import ObjectKey
 from agentrun.controller.queue import WorkQueue
 from agentrun.controller.resync import Resync, too_many
 from agentrun.errors import ClusterUnavailable, Forbidden, NotFound
+from agentrun.store.rows import RunState
 
 
 @dataclass
@@ -112,6 +113,24 @@ class TestSweep:
         assert orphaned.tombs == (UID,)
         orphaned.sim.operators[0].reconcile()
         assert orphaned.sim.row.state == "Revoked"
+
+    @pytest.mark.parametrize("state", [RunState.PENDING, RunState.SUSPENDED])
+    async def test_runs_that_wait_are_swept_as_well(self, orphaned: Scene, state: RunState) -> None:
+        """Deleted while no operator was there, a suspended run would wait for ever."""
+        store = orphaned.sim.store
+        store.rows[UID] = replace(store.rows[UID], state=state)
+        await orphaned.turn()
+        await orphaned.turn(600)
+        assert orphaned.tombs == (UID,)
+        orphaned.sim.operators[0].reconcile()
+        assert orphaned.sim.row.state is RunState.REVOKED
+
+    async def test_what_is_over_is_not_swept(self, orphaned: Scene) -> None:
+        store = orphaned.sim.store
+        store.rows[UID] = replace(store.rows[UID], state=RunState.SUCCEEDED)
+        await orphaned.turn()
+        await orphaned.turn(600)
+        assert orphaned.tombs == ()
 
     async def test_an_object_that_is_there_in_between_starts_over(self, orphaned: Scene) -> None:
         await orphaned.turn()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import LiteralString
+
 import psycopg
 import pytest
 
 from agentrun.errors import Fenced, SchemaMismatch, StoreRefused
+from agentrun.store.operator_store import SQL
 from agentrun.store.port import AttemptEnd
 from agentrun.store.rows import Budgets, Requested, RunRow, RunState
 
@@ -235,6 +238,32 @@ async def test_the_poll_sees_active_runs_of_its_installation_only(world: World) 
         b"",
         (),
     )
+
+
+async def test_the_sweep_sees_what_is_not_over_of_its_installation_only(
+    world: World, sql: psycopg.Connection
+) -> None:
+    active, _ = await world.minted()
+    waits = await world.pending()
+    asks = await world.suspended(1)
+    over, _ = await world.minted()
+    await world.minted(installation="another")
+    assert await world.operator.revoke(over.run_uid, over.object_uid, "Deleted")
+    found = await world.operator.unfinished(world.installation)
+    assert {row.run_uid for row in found} == {active.run_uid, waits.run_uid, asks.run_uid}
+    assert {row.spec for row in found} == {b""}
+
+
+@pytest.mark.parametrize("query", ["live", "unfinished"])
+async def test_neither_reads_runs_that_are_over(
+    world: World, sql: psycopg.Connection, query: LiteralString
+) -> None:
+    await world.minted()
+    with sql.transaction():
+        sql.execute("SET LOCAL enable_seqscan = off")
+        asked = SQL[query].replace("%(installation)s", "'x'")
+        plan = sql.execute(f"EXPLAIN {asked}").fetchall()
+    assert "run_unfinished" in str(plan)
 
 
 async def test_no_such_run(world: World) -> None:

@@ -76,11 +76,11 @@ class Resync:
                 self.queue.add(key)
 
     async def rows_without_run(self) -> None:
-        """Live rows of ours whose object is gone, seen twice."""
-        rows = await self.store.live(self.settings.installation)
+        """Rows of ours whose object is gone, seen twice; suspended ones and those that wait as well."""
+        rows = await self.store.unfinished(self.settings.installation)
         missing = [row for row in rows if not self._cached(row)]
         if too_many(len(missing), len(rows)):
-            log.warning("sweep paused: %d of %d live rows have no object", len(missing), len(rows))
+            log.warning("sweep paused: %d of %d rows have no object", len(missing), len(rows))
             return
         gone = [row for row in missing if await self._is_gone(_key(row), row.object_uid)]
         self._forget_all_but(gone)

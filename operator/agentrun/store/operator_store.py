@@ -99,6 +99,11 @@ class PostgresOperatorStore:
         rows = await self._query("live", installation, dict_row, installation=installation)
         return tuple(run_row(row) for row in rows)
 
+    async def unfinished(self, installation: str) -> tuple[RunRow, ...]:
+        """All rows that are not over, without spec and lists."""
+        rows = await self._query("unfinished", installation, dict_row, installation=installation)
+        return tuple(run_row(row) for row in rows)
+
     async def request(
         self,
         run_uid: str,

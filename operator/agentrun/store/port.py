@@ -258,6 +258,10 @@ class OperatorStore(Protocol):
         """All rows in Active (no spec bytes, no attempts): the progress poll."""
         ...
 
+    async def unfinished(self, installation: str) -> tuple[RunRow, ...]:
+        """All rows that are not over (no spec bytes, no attempts): the sweep."""
+        ...
+
     async def request(
         self,
         run_uid: str,

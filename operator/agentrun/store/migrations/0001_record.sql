@@ -89,8 +89,10 @@ CREATE TABLE agentrun.run (
   cost              bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02);
 
--- The progress poll reads live runs only; its cost does not grow with finished ones.
-CREATE INDEX run_active ON agentrun.run (installation) WHERE state = 'Active';
+-- The progress poll reads live runs only and the sweep those that are not over; what they cost does
+-- not grow with finished ones.
+CREATE INDEX run_unfinished ON agentrun.run (installation, state)
+  WHERE state IN ('Pending', 'Active', 'Suspended');
 
 -- What the first mint captured of the object: the spec for ever. Identities are checked here, once.
 CREATE TABLE agentrun.run_spec (

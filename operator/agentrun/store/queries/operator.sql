@@ -12,6 +12,12 @@ SELECT * FROM agentrun.run_facts WHERE run_uid = %(run_uid)s
 SELECT * FROM agentrun.run_row WHERE installation = %(installation)s AND state = 'Active'
 ORDER BY run_uid
 
+-- What the sweep asks about: the same for all that is not over.
+-- name: unfinished
+SELECT * FROM agentrun.run_row
+ WHERE installation = %(installation)s AND state IN ('Pending', 'Active', 'Suspended')
+ORDER BY run_uid
+
 -- One anchor row at "after" (whose hash the chain goes on from), the commits behind it, and in each
 -- row the head of the run as of the same moment, by which a missing end is noticed.
 -- name: commits
