@@ -24,7 +24,7 @@ from tests.controller.worlds import (
     world,
 )
 
-from agentrun.api import AgentRunStatus, Reason
+from agentrun.api import AgentRunStatus, CheckpointStatus, Reason
 from agentrun.controller.actions import CreatePod, Finish, Mint, OpenRun
 from agentrun.controller.plan.plan import plan
 from agentrun.controller.world import Trouble
@@ -107,6 +107,18 @@ class TestRegressed:
             assert made.actions == ()
             assert made.status is not None
             assert (made.status.phase, made.status.reason) == ("Pending", "StoreRegressed")
+
+    @pytest.mark.parametrize("the_row", [row(), expired_row(), unclaimed_row(), suspended_row()])
+    def test_a_commit_below_the_shown_one_waits(self, the_row: Any) -> None:
+        """A failover lost commits within one attempt: its successor would do them again."""
+        reached = CheckpointStatus(seq=the_row.seq + 1, snapshot_seq=0)
+        known = AgentRunStatus(attempt=1, fence=1, observed_generation=1, checkpoint=reached)
+        for the_pods in ((), (ended_pod(75),)):
+            made = plan(world(run=run(status=known), row=the_row, pods=the_pods))
+            assert made.actions == ()
+            assert made.status is not None
+            assert (made.status.phase, made.status.reason) == ("Pending", "StoreRegressed")
+            assert made.status.checkpoint == reached
 
     def test_it_stays_visible_however_often_it_is_looked_at(self) -> None:
         """The shown fence is what gives the loss away, so it is not overwritten by the lower one."""

@@ -54,6 +54,9 @@ def regressed(world: World) -> str | None:
         return None
     if world.row.fence < status.fence:
         return f"the store is at fence {world.row.fence}, this run had reached {status.fence}"
+    shown = status.checkpoint.seq if status.checkpoint is not None else 0
+    if world.row.seq < shown:
+        return f"the store is at commit {world.row.seq}, this run had reached {shown}"
     return None
 
 
