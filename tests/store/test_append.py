@@ -58,6 +58,8 @@ async def test_h30_progress_resets_the_back_off_and_never_the_counters(
         (claim.run_uid,),
     )
     await runner.append(commit(progress=False), totals())
+    asked = commit("approval/request", progress=False, approvals=(question(claim.run_uid),))
+    await runner.append(asked, totals())  # the statement for groups
     row = await world.row(claim.run_uid)
     assert (row.faults_at_progress, row.backoff_step) == (2, 2)
     await runner.append(commit(progress=True), totals())
