@@ -97,7 +97,7 @@ def released_spec() -> dict[str, Any]:
         "suspend": False,
         "cancel": False,
         "ttlSecondsAfterFinished": 0,
-        "retention": {"contentSeconds": 0, "auditSeconds": 31536000},
+        "retention": {"contentSeconds": 86400, "auditSeconds": 31536000},
         "pod": {
             "resources": {"requests": {"cpu": "100m"}},
             "tolerations": [{"key": "gpu", "operator": "Exists"}],

@@ -88,6 +88,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         "spec.checkpoint.redaction.patterns: redaction patterns are",
         {"checkpoint": {"redaction": {"patterns": ["x+"]}}},
     ),
+    (
+        "spec.checkpoint.journal: records without their journal are",
+        {"checkpoint": {"journal": False}},
+    ),
+    ("spec.retention.contentSeconds: other times are", {"retention": {"contentSeconds": 60}}),
+    ("spec.retention.auditSeconds: other times are", {"retention": {"auditSeconds": 60}}),
 ]
 
 MODES = {"tasks", "goal", "planFrom", "swarm", "forkFrom"}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from agentrun.api.limits import Retention
 from agentrun.api.spec import AgentRunSpec
 from agentrun.api.validation.paths import Problems
 
@@ -54,8 +55,11 @@ PENDING: Final = (
     Row("spec.approvals.approvers.groups", "lists of approvers are"),
     Row("spec.approvals.separationOfDuties", "separation of duties is"),
     Row("spec.checkpoint.enabled", "runs without checkpoints are", (True,)),
+    Row("spec.checkpoint.journal", "records without their journal are", (True,)),
     Row("spec.checkpoint.redaction.enabled", "redaction is"),
     Row("spec.checkpoint.redaction.patterns", "redaction patterns are"),
+    Row("spec.retention.contentSeconds", "other times are", (Retention().content_seconds,)),
+    Row("spec.retention.auditSeconds", "other times are", (Retention().audit_seconds,)),
 )
 
 
