@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +17,15 @@ NAMESPACE: Final = "agentrun-peers"
 TOOLSERVER: Final = Path(__file__).parents[1] / "peers" / "toolserver.py"
 LEDGER: Final = "/data/effects"
 GATES: Final = "/data/gates"
+PORTS: Final = {"http": 8080, "ledger": 8081}
+MODEL: Final = "agentrun dev model /files/model.yaml --host 0.0.0.0 --port 8080"
+TOOLS: Final = (
+    "python /files/toolserver.py --host 0.0.0.0 --port 8080 --detach"
+    f" --effects {LEDGER} --gates {GATES}"
+)
+BOOKS: Final = "python -m http.server 8081 --directory /data"
+"""The tool server's files for this machine to read."""
+
 SIDECAR: Final = """ARG BASE
 FROM ${BASE}
 COPY toolserver.py /toolserver.py
@@ -32,6 +43,7 @@ class Peers:
         self.cluster = cluster
         self._image = image
         self.model_url = f"http://model.{NAMESPACE}.svc:8080"
+        self._outside: tuple[str, int] | None = None
         self.tools_url = f"http://tools.{NAMESPACE}.svc:8080/mcp"
 
     def start(self) -> None:
@@ -50,19 +62,16 @@ class Peers:
             [
                 {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "files"}}
                 | {"data": files},
-                self._pod("model", "agentrun dev model /files/model.yaml --log /data/asked"),
-                self._pod(
-                    "tools",
-                    f"mkdir {GATES}; exec python /files/toolserver.py --detach"
-                    f" --effects {LEDGER} --gates {GATES}",
-                ),
-                _service("model"),
-                _service("tools"),
+                self._pod("model", {"http": MODEL}),
+                self._pod("tools", {"http": TOOLS, "ledger": BOOKS}),
+                _service("model", "http"),
+                _service("tools", "http", "ledger"),
             ],
             NAMESPACE,
         )
         for name in ("model", "tools"):
             self.cluster.wait(f"pod/{name}", "condition=Ready", NAMESPACE)
+        self._outside = self.cluster.node_port("tools", NAMESPACE, "ledger")
 
     @staticmethod
     def build_sidecar(cluster: Cluster, image: str) -> str:
@@ -83,20 +92,27 @@ class Peers:
 
     def open_gate(self, run_uid: str) -> None:
         """The gate of a run's scene opens, and stays open."""
-        self._in("tools", "touch", f"{GATES}/{run_uid}")
-
-    def asked(self) -> list[Line]:
-        """All requests that the model got."""
-        return lines_of(self._in("model", "cat", "/data/asked"))
+        self._in("tools", "sh", "-c", f"mkdir -p {GATES} && touch {GATES}/{run_uid}")
 
     def _lines(self, suffix: str) -> list[Line]:
-        file = LEDGER + suffix
-        return lines_of(self._in("tools", "sh", "-c", f"test ! -e {file} || cat {file}"))
+        """A file of the tool server's: over HTTP where that is possible, because it is asked often."""
+        if self._outside is None:
+            file = LEDGER + suffix
+            return lines_of(self._in("tools", "sh", "-c", f"test ! -e {file} || cat {file}"))
+        host, port = self._outside
+        try:
+            with urllib.request.urlopen(
+                f"http://{host}:{port}/effects{suffix}", timeout=20
+            ) as page:
+                return lines_of(page.read().decode())
+        except urllib.error.HTTPError:  # nothing has been done yet
+            return []
 
     def _in(self, pod: str, *command: str) -> str:
-        return self.cluster.kubectl("exec", "-n", NAMESPACE, pod, "--", *command)
+        return self.cluster.kubectl("exec", "-n", NAMESPACE, pod, "-c", "http", "--", *command)
 
-    def _pod(self, name: str, command: str) -> dict[str, Any]:
+    def _pod(self, name: str, commands: Mapping[str, str]) -> dict[str, Any]:
+        """One container for each command; it listens on the port that has the command's name."""
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -109,22 +125,7 @@ class Peers:
                     "runAsNonRoot": True,
                     "seccompProfile": {"type": "RuntimeDefault"},
                 },
-                "containers": [
-                    {
-                        "name": name,
-                        "image": self._image,
-                        "command": ["sh", "-c", f"{command} --host 0.0.0.0 --port 8080"],
-                        "securityContext": {
-                            "allowPrivilegeEscalation": False,
-                            "capabilities": {"drop": ["ALL"]},
-                        },
-                        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
-                        "volumeMounts": [
-                            {"name": "files", "mountPath": "/files"},
-                            {"name": "data", "mountPath": "/data"},
-                        ],
-                    }
-                ],
+                "containers": [self._container(*item) for item in commands.items()],
                 "volumes": [
                     {"name": "files", "configMap": {"name": "files"}},
                     {"name": "data", "emptyDir": {}},
@@ -132,17 +133,37 @@ class Peers:
             },
         }
 
+    def _container(self, port: str, command: str) -> dict[str, Any]:
+        return {
+            "name": port,
+            "image": self._image,
+            "command": ["sh", "-c", f"exec {command}"],
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            },
+            "ports": [{"name": port, "containerPort": PORTS[port]}],
+            "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
+            "volumeMounts": [
+                {"name": "files", "mountPath": "/files"},
+                {"name": "data", "mountPath": "/data"},
+            ],
+        }
 
-def _service(name: str) -> Mapping[str, Any]:
-    selector = {"app.kubernetes.io/name": name}
+
+def _service(name: str, *ports: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name},
-        "spec": {"selector": selector, "ports": [{"port": 8080}]},
+        "spec": {
+            "type": "NodePort",
+            "selector": {"app.kubernetes.io/name": name},
+            "ports": [{"name": port, "port": PORTS[port], "targetPort": port} for port in ports],
+        },
     }
 
 
 def lines_of(text: str) -> list[Line]:
-    """The lines of a ledger or log file."""
-    return [json.loads(line) for line in text.splitlines()]
+    """The complete lines of a ledger file."""
+    return [json.loads(line) for line in text.split("\n")[:-1]]

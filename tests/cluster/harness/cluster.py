@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Self
 from unittest import SkipTest
 
 from tests.cluster.harness.diagnosis import dump
-from tests.cluster.harness.kube import Kube
+from tests.cluster.harness.kube import Kube, internal_address
 from tests.cluster.harness.polling import eventually
 from tests.cluster.harness.postgres import Postgres
 from tests.cluster.harness.shell import CommandFailed, run, script
@@ -125,6 +126,21 @@ class Cluster(Kube):
     def postgres(self, namespace: str = "agentrun-postgres", name: str = "postgres") -> Postgres:
         """A database on the control node; found again when it is there already."""
         return Postgres(self, namespace=namespace, name=name)
+
+    def node_port(self, service: str, namespace: str, port: str) -> tuple[str, int] | None:
+        """A Service on its node's own address, where this machine reaches that.
+
+        kind's nodes are containers on a bridge of this machine. It is cheaper than a port-forward,
+        which ends with its pod and stalls under load.
+        """
+        host = internal_address(self.get("node", self.node("control")))
+        ports = self.get("service", service, namespace)["spec"]["ports"]
+        number = next(int(one["nodePort"]) for one in ports if one["name"] == port)
+        try:
+            with socket.create_connection((host, number), timeout=3):
+                return host, number
+        except OSError:
+            return None
 
     def dump(self, namespace: str, folder: Path) -> None:
         """Everything that explains a failure in a namespace, as files."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.kube import internal_address
 
 
 def signal(cluster: Cluster, pod: str, namespace: str, container: str, name: str = "KILL") -> None:
@@ -57,7 +58,7 @@ def isolated_node(cluster: Cluster, node: str) -> Iterator[None]:
         address
         for other in cluster.select("nodes")
         if other["metadata"]["name"] != node
-        for address in (other["spec"]["podCIDR"], _internal_address(other))
+        for address in (other["spec"]["podCIDR"], internal_address(other))
     )
     rules = [f"ip {end} {{{peers}}} drop" for end in ("saddr", "daddr")]
     try:
@@ -90,8 +91,3 @@ def _container_id(pod: dict[str, Any], name: str) -> str:
                 identity: str = status["containerID"].removeprefix("containerd://")
                 return identity
     raise AssertionError(f"pod {pod['metadata']['name']} has no container {name}")
-
-
-def _internal_address(node: dict[str, Any]) -> str:
-    (address,) = (a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP")
-    return str(address)

@@ -119,6 +119,12 @@ class Kube:
             self.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
+def internal_address(node: Mapping[str, Any]) -> str:
+    """The address of a node inside the cluster."""
+    (address,) = (a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP")
+    return str(address)
+
+
 def _in(namespace: str | None) -> tuple[str, ...]:
     return ("-n", namespace) if namespace else ()
 

@@ -1,4 +1,4 @@
-"""Postgres in the cluster, reached from inside by its Service and from the host by a port-forward."""
+"""Postgres in the cluster, reached from inside by its Service and from the host by its node's port."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ class Postgres:
             cluster.load_image(image, roles=["control"])
         cluster.apply(_manifest(namespace, name, self.password, image))
         self.await_ready()
-        self._forward = PortForward(cluster, f"service/{name}", 5432, namespace)
+        self._forward: PortForward | None = None
+        outside = cluster.node_port(name, namespace, "postgres")
+        self._outside = outside or self._forwarded()
         eventually(self._answers, within=120, what="an answer from Postgres")
 
     @property
     def host_dsn(self) -> str:
         """For the test itself, on this machine."""
-        return self._dsn("127.0.0.1", self._forward.port)
+        return self._dsn(*self._outside)
 
     @property
     def cluster_dsn(self) -> str:
@@ -76,8 +78,9 @@ class Postgres:
         self._cluster.wait(f"pod/{self._pod}", "condition=Ready", self.namespace, timeout=within)
 
     def close(self) -> None:
-        """End the port-forward; the server stays for whoever comes next."""
-        self._forward.close()
+        """End the port-forward, if there is one; the server stays for whoever comes next."""
+        if self._forward:
+            self._forward.close()
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +99,10 @@ class Postgres:
 
     def _dsn(self, host: str, port: int) -> str:
         return f"postgresql://{USER}:{self.password}@{host}:{port}/{DATABASE}"
+
+    def _forwarded(self) -> tuple[str, int]:
+        self._forward = PortForward(self._cluster, f"service/{self.name}", 5432, self.namespace)
+        return "127.0.0.1", self._forward.port
 
     def _answers(self) -> bool:
         return self.sql("SELECT 1") == "1"
@@ -140,7 +147,11 @@ def _manifest(namespace: str, name: str, password: str, image: str) -> list[dict
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": meta,
-            "spec": {"selector": labels, "ports": [{"name": "postgres", "port": 5432}]},
+            "spec": {
+                "type": "NodePort",
+                "selector": labels,
+                "ports": [{"name": "postgres", "port": 5432}],
+            },
         },
         {
             "apiVersion": "apps/v1",
