@@ -21,7 +21,7 @@ def refusal(state: State, agent: str, call: Call) -> RefuseCall | None:
     if call.phase is CallPhase.DENIED:
         return _denied(state.approvals.get(call.approval or ""), call)
     if call.phase is CallPhase.UNKNOWN and call.starts >= RERUN_MAX:
-        return _unknown(call, f"The tool did not answer {call.starts} times.")
+        return _unknown(call, f"The tool did not answer {call.starts} times")
     found = _unsendable(state, agent, call)
     if found is None:
         return None
@@ -38,7 +38,11 @@ def _denied(approval: Approval | None, call: Call) -> RefuseCall:
     if stale:
         words = "What was reviewed is not current any more"
     else:
-        words = "A person denied this call" if approval and approval.decided_by else "Denied"
+        words = (
+            "A person denied this call"
+            if approval and approval.decided_by
+            else "This call was denied"
+        )
     words += f"; it was not made again. {PERHAPS}" if call.starts else "; it was not made."
     if call.denied_because:
         words += f" Reason given: {call.denied_because}"
@@ -46,7 +50,7 @@ def _denied(approval: Approval | None, call: Call) -> RefuseCall:
 
 
 def _unknown(call: Call, why: str) -> RefuseCall:
-    return RefuseCall(call.id, "unknown", f"{why} {PERHAPS}")
+    return RefuseCall(call.id, "unknown", f"{why.rstrip('.')}. {PERHAPS}")
 
 
 def _unsendable(state: State, agent: str, call: Call) -> tuple[ResultOrigin, str] | None:
