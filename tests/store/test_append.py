@@ -309,7 +309,7 @@ async def test_every_condition_of_an_append_counts(
 
 
 @pytest.mark.parametrize("form", ["append", "append_group"])
-async def test_an_append_needs_an_active_run_and_a_claim(
+async def test_h61_an_append_needs_an_active_run_and_a_claim(
     world: World, sql: psycopg.Connection, form: str
 ) -> None:
     row, secret = await world.minted()

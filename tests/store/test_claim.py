@@ -12,7 +12,7 @@ from agentrun.errors import Fenced, StoreRefused, StoreRegressed
 from agentrun.store.port import AttemptEnd
 from agentrun.store.rows import Budgets, Requested, RunState
 
-from .world import OBJECT, SUCCEEDED, World, commit, seen, totals
+from .world import OBJECT, SUCCEEDED, SUSPENDED, World, commit, seen, totals
 
 
 async def test_a_claim_tells_everything_the_attempt_needs(world: World) -> None:
@@ -37,6 +37,17 @@ async def test_h17_the_same_process_may_repeat_its_claim(world: World) -> None:
     row, secret = await world.minted()
     runner = world.runner(row, secret)
     assert await runner.claim() == await runner.claim()
+
+
+async def test_h61_a_run_that_is_not_active_is_claimed_by_nobody(world: World) -> None:
+    """Not even again by the process that suspended it: its lease would begin anew."""
+    row, secret = await world.minted()
+    same = {"holder": "pod-uid", "nonce": "nonce"}
+    runner = world.runner(row, secret, **same)
+    await runner.claim()
+    await runner.append(commit("run/suspend"), totals(), end=SUSPENDED)
+    with pytest.raises(Fenced, match="not active"):
+        await world.runner(row, secret, **same).claim()
 
 
 async def test_h17_another_process_of_the_same_pod_may_not(world: World) -> None:
