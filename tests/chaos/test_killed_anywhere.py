@@ -3,7 +3,6 @@ happened."""
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 import pytest
@@ -12,15 +11,13 @@ from tests.chaos.harness.grounds import Grounds
 from tests.chaos.harness.killer import kill_at_random
 from tests.chaos.harness.oracle import Trail, trail
 from tests.chaos.harness.overlap import overlapping
-from tests.chaos.harness.reference import TURNS, undisturbed, undisturbed_long
+from tests.chaos.harness.reference import TURNS, new_seed, undisturbed, undisturbed_long
 from tests.chaos.harness.stage import failpoint, fired, stage
 
 from agentrun.run.records import AttemptEnd
 from agentrun.runner import failpoints
 
 KILLS = 20
-SEED = int(os.environ.get("CHAOS_SEED", "0")) or int.from_bytes(os.urandom(4))
-"""``CHAOS_SEED`` plays a failed test again, as far as time repeats itself."""
 
 POINTS = {
     failpoints.BEFORE_CLAIM: (1,),
@@ -47,10 +44,11 @@ def test_every_point_is_tried() -> None:
 async def test_killed_twenty_times_at_random_a_run_ends_as_if_nothing_had_happened(
     shared: Grounds,
 ) -> None:
+    seed = new_seed()
     try:
-        await _killed_at_random(shared, Random(SEED))
+        await _killed_at_random(shared, Random(seed))
     except BaseException as error:
-        error.add_note(f"CHAOS_SEED={SEED}")
+        error.add_note(f"CHAOS_SEED={seed}")
         raise
 
 

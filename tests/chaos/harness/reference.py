@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from tests.chaos.harness import scenes
 from tests.chaos.harness.grounds import Grounds
 from tests.chaos.harness.oracle import Trail, trail
@@ -20,6 +22,18 @@ async def undisturbed(shared: Grounds) -> Trail:
 async def undisturbed_long(shared: Grounds) -> Trail:
     """The same of ``scenes.long``."""
     return await _play(shared, scenes.long(TURNS))
+
+
+async def undisturbed_storm(shared: Grounds) -> Trail:
+    """The same of ``scenes.stormy``, without the gate: approvals leave no trace in a conversation."""
+    return await _play(shared, scenes.stormy())
+
+
+def new_seed() -> int:
+    """A new seed each time. ``CHAOS_SEED`` plays a failed test again, as far as time repeats itself;
+    every failure names it."""
+    given = os.environ.get("CHAOS_SEED")
+    return int(given) if given else int.from_bytes(os.urandom(4))
 
 
 async def _play(shared: Grounds, script: Script) -> Trail:

@@ -15,6 +15,7 @@ from tests.chaos.harness.stage import Stage, stage
 from tests.peers.modelscripts import Script
 
 from agentrun.api import AgentRun
+from agentrun.cli.postgres import Dsns
 from agentrun.store.rows import RunRow
 
 
@@ -62,12 +63,13 @@ async def scene(
     environ: Mapping[str, str] | None = None,
     operator: bool = True,
     effects: Path | None = None,
+    dsns: Dsns | None = None,
     **spec: Any,
 ) -> AsyncIterator[Scene]:
     """A run of this script, in a folder of its own; ``spec`` as for ``scenes.manifest``."""
     folder = folder or shared.folder("scene")
     with scenes.model(folder, script) as model:
-        async with stage(folder, shared.dsns, environ=environ, operator=operator) as made:
+        async with stage(folder, dsns or shared.dsns, environ=environ, operator=operator) as made:
             manifest = scenes.manifest(model.url, shared.tools.url, **spec)
             name = await made.apply(manifest)
             yield Scene(shared, made, folder, model, name, effects or shared.tools.effects)

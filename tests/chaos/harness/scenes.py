@@ -168,3 +168,21 @@ def heavy() -> Script:
         tools = [call("echo", text=f"turn {turn}")]
         rules.append(reply(turn, text="Slowly.", tools=tools, usage=USAGE, delay=0.3))
     return script(*rules)
+
+
+STORM_GATE = {"tools": ["ops.slow"], "approval": "Always"}
+
+
+def stormy() -> Script:
+    """Many turns; every seventh asks a person, every third writes, all of them charge."""
+    rules = []
+    for turn in range(40):
+        tools = [call("charge", amount=turn), call("echo", text=f"turn {turn}")]
+        if turn % 7 == 3:
+            tools.append(call("slow", seconds=0.2, text="approved"))
+        if turn % 3 == 0:
+            tools.append(note(f"turn {turn}\n"))
+        rules.append(reply(turn, text=f"Turn {turn}.", tools=tools, usage=USAGE, delay=0.2))
+    read = call("read_file", server="workspace", path="notes.md")
+    rules.append(reply(40, text="And?", tools=[read], usage=USAGE))
+    return script(*rules, reply(41, text=DONE, usage=USAGE))
