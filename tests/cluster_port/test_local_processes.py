@@ -265,7 +265,7 @@ async def test_what_the_runner_started_ends_before_its_end_is_seen(
     (sh -c '{spin}') &
     setsid sh -c '{spin}' &
     (setsid setsid sh -c '{spin}' &) &
-    while [ $(ps ax | grep -c '[;] : {marker}') -lt 4 ]; do sleep 0.02; done
+    while [ $(ps axww | grep -c '[;] : {marker}') -lt 4 ]; do sleep 0.02; done
     exit 1
     """
     async with local(state, runner, spin) as here:
