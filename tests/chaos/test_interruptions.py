@@ -118,3 +118,31 @@ async def test_cancelled_between_turns_a_run_keeps_what_it_has_committed(shared:
     assert (found.row.app_faults, found.row.infra_faults) == (0, 0)
     oracle.check_record(found)
     oracle.check_effects(found)
+
+
+@overlapping
+async def test_a_deleted_run_leaves_nothing_behind_that_works(shared: Grounds) -> None:
+    """No pod, no process, no further commit; what it had committed is still there."""
+    async with scene(shared, long(40), pod={"terminationGracePeriodSeconds": 2}) as playing:
+        await asked(playing, 3)
+        before = await playing.trail()
+        runner = playing.stage.runner(before.row.holder or "")
+        assert runner is not None
+        await playing.stage.user.remove_run(playing.name)
+        await playing.stage.gone(runner)
+
+        async def nothing() -> bool:
+            row = await playing.stage.store.run(before.row.run_uid)
+            revoked = row is not None and row.state == "Revoked"
+            return revoked and not await playing.stage.pods()
+
+        await playing.stage.until(nothing, "the run is revoked and its pods are gone")
+        row = await playing.stage.store.run(before.row.run_uid)
+        log = await playing.stage.log(before.row.run_uid)
+        workspaces = playing.stage.workspaces()
+
+    assert row is not None
+    assert row.holder is None
+    assert row.fence > before.row.fence
+    assert len(log.commits) == row.seq >= before.row.seq
+    assert not workspaces

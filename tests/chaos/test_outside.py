@@ -204,3 +204,27 @@ async def test_odd_content_is_restored_exactly(shared: Grounds, point: str) -> N
     oracle.check_requests(found, await shared.once(_odd))
     oracle.check_same_end(found, await shared.once(_odd))
     assert found.row.attempt == 2
+
+
+@overlapping
+async def test_half_a_character_of_a_model_is_replaced_when_asking_again_does_not_help(
+    shared: Grounds,
+) -> None:
+    halves = script(
+        reply(
+            0,
+            text="half \ud800",
+            tools=[raw_call("echo", '{"text": "a\\ud800b"}'), call("charge", amount=1)],
+            usage=USAGE,
+        ),
+        reply(1, text=DONE, usage=USAGE),
+    )
+    async with scene(shared, halves, model_retries=1) as playing:
+        found = await playing.ended()
+
+    assert (found.row.state, found.row.attempt) == ("Succeeded", 1)
+    assert [line["turn"] for line in found.asked] == [0, 0, 1]
+    assert [line["args"] for line in found.done if line["tool"] == "echo"] == [{"text": "a\ufffdb"}]
+    assert "\\ud800" not in oracle.messages(found.state).decode()
+    oracle.check_record(found)
+    oracle.check_effects(found)

@@ -267,6 +267,16 @@ class Stage:
         words = {one.pid: Path(f"/proc/{one.pid}/cmdline").read_bytes() for one in children}
         return next(pid for pid, line in words.items() if b"agentrun.workspace" in line)
 
+    def workspaces(self) -> list[int]:
+        """Numbers of all workspace servers that work below this stage's folder."""
+        found = []
+        for one in everything():
+            with suppress(OSError):
+                words = Path(f"/proc/{one.pid}/cmdline").read_bytes().split(b"\0")
+                if b"agentrun.workspace" in words and os.fsencode(self.folder) in b" ".join(words):
+                    found.append(one.pid)
+        return found
+
     async def gone(self, runner: Identity) -> None:
         """Until the process has ended."""
 
