@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Final
 
 import pytest
 from tests.cluster import crowd as crowds
@@ -14,6 +15,9 @@ from tests.cluster.peers import Peers
 from tests.cluster.stage import Ground, Stage
 
 __all__ = ["cluster", "postgres"]
+
+INSTALLED: Final = pytest.StashKey[ExitStack]()
+"""What has to go when the last test of this folder is over: others share the cluster."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,25 +38,33 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Uninstall on the way out of the folder, long before the session ends."""
+    if nextitem is None or not nextitem.path.is_relative_to(crowds.HERE):
+        item.session.stash.get(INSTALLED, ExitStack()).close()
+
+
 @pytest.fixture(scope="session")
 def stage(
-    cluster: Cluster, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster,
+    postgres: Postgres,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stage]:
     """The operator, installed for this session alone, and its peers."""
-    with (cluster.kubeconfig.parent / "suite.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        image = build_image()
-        sidecar = Peers.build_sidecar(cluster, image)
-        cluster.load_image(image, *filter(None, [sidecar]))
-        operator = Installation(cluster, postgres, image)
-        peers = Peers(cluster, image)
-        try:
-            operator.install()
-            peers.start()
-            output = tmp_path_factory.mktemp("diagnosis")
-            yield Stage(cluster, operator, peers, image, sidecar, output)
-        finally:
-            operator.remove()
+    image = build_image()
+    sidecar = Peers.build_sidecar(cluster, image)
+    cluster.load_image(image, *filter(None, [sidecar]))
+    operator = Installation(cluster, postgres, image)
+    peers = Peers(cluster, image)
+    with ExitStack() as installed:
+        request.session.stash[INSTALLED] = installed
+        installed.callback(operator.remove)
+        operator.install()
+        peers.start()
+        output = tmp_path_factory.mktemp("diagnosis")
+        yield Stage(cluster, operator, peers, image, sidecar, output)
 
 
 @pytest.fixture(scope="session")

@@ -110,3 +110,9 @@ def test_the_operators_pod_is_restricted_and_its_account_reads_no_secrets(stage:
     for verb in ("get", "list", "watch"):
         assert account.try_kubectl("auth", "can-i", verb, "secrets", "-A").stdout.strip() == "no"
     assert account.try_kubectl("auth", "can-i", "create", "secrets", "-A").stdout.strip() == "yes"
+
+
+def test_an_installation_checks_itself(stage: Stage) -> None:
+    where = ("-n", NAMESPACE, "deployment/agentrun-operator", "-c", "operator")
+    told = stage.cluster.kubectl("exec", *where, "--", "agentrun", "check")
+    assert told.splitlines() == ["database and schema: ok", "custom resources and rights: ok"]
