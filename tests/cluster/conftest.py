@@ -64,7 +64,7 @@ def stage(
         operator.install()
         peers.start()
         output = tmp_path_factory.mktemp("diagnosis")
-        yield Stage(cluster, operator, peers, image, sidecar, output)
+        yield Stage(cluster, operator, peers, postgres, image, sidecar, output)
 
 
 @pytest.fixture(scope="session")

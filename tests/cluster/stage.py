@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster import deploy, peers
-from tests.cluster.harness import Cluster, Kube
+from tests.cluster.harness import Cluster, Kube, Postgres
 from tests.cluster.runs import Run
 from tests.cluster.scenes import GATE, Manifest, manifest
 
@@ -22,6 +22,7 @@ class Stage:
     cluster: Cluster
     operator: deploy.Installation
     peers: peers.Peers
+    database: Postgres
     image: str
     sidecar_image: str
     """The tool server as an image of its own; empty where none can be built."""

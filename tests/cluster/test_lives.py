@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.chaos.harness import oracle
 from tests.cluster.harness import eventually
+from tests.cluster.harness.faults import partition
 from tests.cluster.runs import Run
 from tests.cluster.stage import Ground
 
@@ -81,6 +82,22 @@ def test_an_eviction_lets_the_run_go_on_at_once(ground: Ground) -> None:
         [("Drained", "Infra")],
     )
     assert run.row()["infra_faults"] == 1
+    assert [line["args"]["amount"] for line in run.charges()] == [100, 7]
+    check_record(run)
+
+
+def test_a_pod_cut_off_from_the_database_loses_its_run(ground: Ground) -> None:
+    run = ground.start("held", lease={"ttlSeconds": 10})
+    run.await_held()
+    before = run.row()["seq"]
+    with partition(ground.cluster, run.pod(1), ground.namespace, [ground.stage.database.address]):
+        run.await_held(attempt=2)
+    run.open_gate()
+    run.await_condition("Succeeded")
+
+    first, second = run.status()["attempts"]
+    assert (first["cause"], first["fault"]) == ("LeaseExpired", "Infra")
+    assert first["lastSeq"] == before == second["continuedFrom"]["seq"]
     assert [line["args"]["amount"] for line in run.charges()] == [100, 7]
     check_record(run)
 
