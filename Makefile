@@ -2,9 +2,10 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 # The cluster's programs, its node image and Postgres are built before pytest counts its time.
+NOT_STORM := --ignore=tests/chaos/test_storm.py
 TEST_CLUSTER := tests/cluster/kind/up && tests/cluster/kind/image postgres >/dev/null && tests/cluster/kind/image >/dev/null
 
-.PHONY: demo test bench check venv image cluster-up cluster-down
+.PHONY: storm demo test bench check venv image cluster-up cluster-down
 
 
 $(VENV)/.installed: pyproject.toml
@@ -24,8 +25,11 @@ check: venv ## lint, types, import directions
 test: check ## everything; builds and starts the test cluster first
 	$(TEST_CLUSTER)
 	$(PY) -m pytest -n 2 --dist loadfile -m "not cluster and not chaos"
-	$(PY) -m pytest -m chaos
-	$(PY) -m pytest -m cluster
+	$(PY) -m pytest -m chaos $(NOT_STORM) || $(PY) -m pytest -m chaos $(NOT_STORM) --last-failed
+	$(PY) -m pytest -m cluster || $(PY) -m pytest -m cluster --last-failed
+
+storm: venv ## everything fails at random, on top of each other
+	$(PY) -m pytest tests/chaos/test_storm.py
 
 demo: venv ## a run is killed in the middle and finishes
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/demo/demo.sh
