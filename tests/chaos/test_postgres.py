@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -15,6 +16,7 @@ from tests.chaos.harness.stage import Stage, stage
 from tests.peers.toolserver import lines, requests_file
 
 from agentrun.cli.postgres import Dsns
+from agentrun.store.embedded import EmbeddedPostgres
 
 RUNS, TURNS = 4, 15
 NAMES = [f"run-{number}" for number in range(RUNS)]
@@ -76,8 +78,15 @@ def _acknowledged(made: Stage, one: Trail) -> dict[int, str]:
     return told
 
 
+OUTAGES = ("stopped", "read only")
+"""The second is what a full disk or a failover to a standby look like: reading still works."""
+
+
+@pytest.mark.parametrize("how", OUTAGES)
 @overlapping
-async def test_a_database_that_is_away_for_three_leases_costs_no_attempt(shared: Grounds) -> None:
+async def test_a_database_that_is_away_for_three_leases_costs_no_attempt(
+    shared: Grounds, how: str
+) -> None:
     """Every lease is over when it returns, and nobody could have renewed any (H15)."""
     folder = shared.folder("away")
     with (
@@ -90,12 +99,12 @@ async def test_a_database_that_is_away_for_three_leases_costs_no_attempt(shared:
                 await made.apply(scenes.manifest(model.url, shared.tools.url, name=name, ttl=TTL))
             await _reach(made, 10 * RUNS)
             uids = [await made.uid(name) for name in NAMES]
-            await asyncio.to_thread(server.stop, immediate=True)
+            await asyncio.to_thread(_away, server, how)
             await asyncio.sleep(TTL)
             before = _calls(shared, model, *uids)
             await asyncio.sleep(2 * TTL)
             after = _calls(shared, model, *uids)
-            await asyncio.to_thread(server.start, prepare=False)
+            await asyncio.to_thread(_back, server, how)
             for name in NAMES:
                 await made.ended(name)
             found = [await trail(made, name, model.log, shared.tools.effects) for name in NAMES]
@@ -108,6 +117,26 @@ async def test_a_database_that_is_away_for_three_leases_costs_no_attempt(shared:
         assert (one.row.app_faults, one.row.infra_faults) == (0, 0)
         assert one.row.totals.turns == TURNS
     assert len({oracle.messages(one.state) for one in found}) == 1
+
+
+def _away(server: EmbeddedPostgres, how: str) -> None:
+    if how == "stopped":
+        server.stop(immediate=True)
+    else:
+        _configure(server.dsn, "ALTER SYSTEM SET default_transaction_read_only = on")
+
+
+def _back(server: EmbeddedPostgres, how: str) -> None:
+    if how == "stopped":
+        server.start(prepare=False)
+    else:
+        _configure(server.dsn, "ALTER SYSTEM RESET default_transaction_read_only")
+
+
+def _configure(dsn: str, statement: LiteralString) -> None:
+    with psycopg.connect(dsn, autocommit=True) as owner:
+        owner.execute(statement)
+        owner.execute("SELECT pg_reload_conf()")
 
 
 BROKEN = {

@@ -268,6 +268,28 @@ async def test_a_store_that_refuses_connections_is_waited_for(
     assert await waiting == 2
 
 
+async def test_leases_that_nobody_can_renew_are_not_shown_to_the_operator(
+    own_postgres: Own,
+) -> None:
+    """While the database is read-only every lease expires; it once cost runs their attempts (H15)."""
+    server = own_postgres()
+    async with worlds(server) as world:
+        await world.active()
+        assert len(await world.operator.live(world.installation)) == 1
+        with psycopg.connect(server.dsn, autocommit=True) as owner:
+            owner.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+            owner.execute("SELECT pg_reload_conf()")
+
+        async def refused() -> bool:
+            try:
+                await world.operator.live(world.installation)
+            except StoreUnavailable as error:
+                return "read-only" in str(error)
+            return False
+
+        await eventually(refused, "the poll fails")
+
+
 def test_waits_grow_are_bounded_and_differ() -> None:
     waits: list[float] = []
     jitters: Callable[[], float] = iter([0.0, 1.0] * 20).__next__

@@ -97,6 +97,10 @@ class PostgresOperatorStore:
     async def live(self, installation: str) -> tuple[RunRow, ...]:
         """All Active rows, without spec and lists."""
         rows = await self._query("live", installation, dict_row, installation=installation)
+        if any(row["read_only"] for row in rows):
+            raise StoreUnavailable(
+                "it is read-only: nobody can renew a lease", attempted="live", on=installation
+            )
         return tuple(run_row(row) for row in rows)
 
     async def unfinished(self, installation: str) -> tuple[RunRow, ...]:

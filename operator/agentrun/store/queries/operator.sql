@@ -9,8 +9,9 @@ SELECT * FROM agentrun.run_facts WHERE run_uid = %(run_uid)s
 
 -- The progress poll. Small rows through the partial index: its cost follows live runs only.
 -- name: live
-SELECT * FROM agentrun.run_row WHERE installation = %(installation)s AND state = 'Active'
-ORDER BY run_uid
+SELECT r.*, current_setting('transaction_read_only') = 'on' AS read_only
+  FROM agentrun.run_row r WHERE installation = %(installation)s AND state = 'Active'
+ ORDER BY run_uid
 
 -- What the sweep asks about: the same for all that is not over.
 -- name: unfinished
