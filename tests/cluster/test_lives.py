@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.chaos.harness import oracle
 from tests.cluster.harness import eventually
 from tests.cluster.harness.faults import partition
-from tests.cluster.runs import Run
+from tests.cluster.runs import PATIENCE, Run
 from tests.cluster.stage import Ground
 
 from agentrun.run.records import AttemptEnd
@@ -180,3 +180,39 @@ def test_deleted_and_made_again_under_the_same_name_it_is_another_run(ground: Gr
     eventually(lambda: not old.pods(), within=120, what="no pod of the old one is left")
     assert new.row()["attempt"] == 1
     check_record(new)
+
+
+def test_a_budget_that_is_raised(ground: Ground) -> None:
+    run = ground.start("plain", limits={"turns": 1})
+    run.await_status("phase", "Suspended")
+    assert run.status()["reason"] == "BudgetExceeded"
+    run.await_no_pod_at_work()
+
+    run.patch({"limits": {"turns": 50}})
+    run.await_condition("Succeeded")
+
+    row = run.row()
+    assert (row["attempt"], row["app_faults"], row["infra_faults"]) == (2, 0, 0)
+    assert run.status()["usage"]["turns"] == 3
+    assert len(run.charges()) == 1
+    check_record(run)
+
+
+def test_a_finished_run_is_deleted_when_its_time_is_over(ground: Ground) -> None:
+    run = ground.start("plain", ttlSecondsAfterFinished=5)
+    ground.cluster.wait(run.target, "condition=Succeeded", ground.namespace)
+    ground.cluster.wait(run.target, "delete", ground.namespace)
+    eventually(lambda: not run.pods(), within=PATIENCE, what="its pod is gone as well")
+    assert run.row()["state"] == "Succeeded"
+
+
+def test_a_foreground_deletion_makes_nothing_anew(ground: Ground) -> None:
+    """H24: while the garbage collector works, the object is still there, with a deletion time."""
+    run = ground.start("held")
+    run.await_held()
+    where = ("-n", ground.namespace, "--cascade=foreground", "--wait=false")
+    ground.cluster.kubectl("delete", run.target, *where)
+    ground.cluster.wait(run.target, "delete", ground.namespace)
+    eventually(lambda: not run.pods(), within=PATIENCE, what="no pod is left")
+    row = run.row()
+    assert (row["state"], row["attempt"]) == ("Revoked", 1)

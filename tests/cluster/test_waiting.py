@@ -64,6 +64,21 @@ def test_a_secret_that_comes_late(ground: Ground) -> None:
     check_succeeds_at_once(run)
 
 
+def test_a_prompt_that_comes_late(ground: Ground) -> None:
+    document = ground.manifest("one", "plain")
+    del document["spec"]["prompt"]
+    document["spec"]["promptFrom"] = {"configMapKeyRef": {"name": "late", "key": "prompt"}}
+    run = ground.apply(document)
+    run.await_status("reason", "ContainerConfig")
+    assert run.status()["phase"] == "Pending"
+    assert run.pods() == []
+
+    late = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}
+    ground.cluster.create({**late, "data": {"prompt": "Do the work."}}, ground.namespace)
+
+    check_succeeds_at_once(run)
+
+
 def test_a_quota_that_is_raised(ground: Ground) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
     ground.cluster.create({**quota, "spec": {"hard": {"pods": "0"}}}, ground.namespace)

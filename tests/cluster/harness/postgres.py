@@ -124,7 +124,7 @@ def _manifest(namespace: str, name: str, password: str, image: str) -> list[dict
         "metadata": {"labels": labels},
         "spec": {
             "nodeSelector": {"agentrun.test/role": "control"},
-            "terminationGracePeriodSeconds": 30,
+            "terminationGracePeriodSeconds": 5,
             "containers": [_container(name, image)],
         },
     }
