@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 from tests.cluster import crowd as crowds
-from tests.cluster.deploy import Installation
+from tests.cluster.deploy import NAMESPACE, Installation
 from tests.cluster.harness import Cluster, Postgres, build_image
 from tests.cluster.harness.fixtures import cluster, postgres
 from tests.cluster.peers import Peers
-from tests.cluster.stage import Ground, Stage
+from tests.cluster.stage import Ground, Stage, explained
 
 __all__ = ["cluster", "postgres"]
 
@@ -61,9 +61,10 @@ def stage(
     with ExitStack() as installed:
         request.session.stash[INSTALLED] = installed
         installed.callback(operator.remove)
-        operator.install()
-        peers.start()
         output = tmp_path_factory.mktemp("diagnosis")
+        with explained(cluster, output, NAMESPACE, peers.namespace):
+            operator.install()
+            peers.start()
         yield Stage(cluster, operator, peers, postgres, image, sidecar, output)
 
 

@@ -78,7 +78,5 @@ def play(stage: Stage, item: pytest.Item) -> None:
     """The test's function, on a ground of its own."""
     assert isinstance(item, pytest.Function)
     parameters: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
-    security = item.get_closest_marker("security")
-    level = security.args[0] if security else "restricted"
-    with stage.ground(item.name, level) as ground:
+    with stage.ground(item.name) as ground:
         item.obj(ground=ground, **parameters)

@@ -7,11 +7,15 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from tests.chart.render import render_text
 from tests.cluster.harness import Cluster, Postgres, eventually
 
 NAMESPACE: Final = "agentrun"
+CASE: Final = "case"
+"""How the namespaces of all cases begin."""
+
 DEPLOYMENT: Final = "deployment/agentrun-operator"
 SELECTOR: Final = "app.kubernetes.io/component=operator"
 DATABASE: Final = "agentrun_operator_tests"
@@ -38,13 +42,11 @@ class Installation:
         self.image = image
         self.dsn = _fresh_database(postgres)
         """The operator's database as its owner sees it, from this machine."""
-        self._cluster_dsn = self.dsn.replace(
-            postgres.host_dsn.rpartition("@")[2].partition("/")[0],
-            postgres.cluster_dsn.rpartition("@")[2].partition("/")[0],
-        )
+        self._cluster_dsn = _at(self.dsn, postgres.cluster_dsn)
 
     def install(self) -> None:
         """CRDs, Secret and chart, as README says, and wait until the operator works."""
+        self._forget_earlier_sessions()
         self.cluster.apply(_namespace(), None)
         self.cluster.apply(render_text("agentrun-crds"))
         for plural in ("agentruns", "approvals"):
@@ -60,6 +62,13 @@ class Installation:
             NAMESPACE,
         )
         self.upgrade()
+
+    def _forget_earlier_sessions(self) -> None:
+        """Runs of a session that was cut off would be taken for runs whose record was lost."""
+        names = [item["metadata"]["name"] for item in self.cluster.select("namespaces")]
+        for name in names:
+            if name.startswith(f"{CASE}-"):
+                self.cluster.kubectl("delete", "namespace", name, "--wait=false")
 
     def upgrade(self, env: Mapping[str, str] | None = None) -> None:
         """The chart again, with more settings of the operator's environment."""
@@ -144,5 +153,17 @@ def _fresh_database(postgres: Postgres) -> str:
     )
     postgres.sql(f"ALTER ROLE {OWNER} PASSWORD '{password}'")
     postgres.sql(f"CREATE DATABASE {DATABASE} OWNER {OWNER}")
-    address = postgres.host_dsn.rpartition("@")[2].partition("/")[0]
-    return f"postgresql://{OWNER}:{password}@{address}/{DATABASE}"
+    return _at(f"postgresql://{OWNER}:{password}@nowhere/{DATABASE}", postgres.host_dsn)
+
+
+def _at(dsn: str, other: str) -> str:
+    """The same login and database where another DSN finds its server."""
+    return urlsplit(dsn)._replace(netloc=_login(dsn) + _server(other)).geturl()
+
+
+def _login(dsn: str) -> str:
+    return "".join(urlsplit(dsn).netloc.rpartition("@")[:2])
+
+
+def _server(dsn: str) -> str:
+    return urlsplit(dsn).netloc.rpartition("@")[2]

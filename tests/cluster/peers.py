@@ -41,6 +41,7 @@ class Peers:
 
     def __init__(self, cluster: Cluster, image: str) -> None:
         self.cluster = cluster
+        self.namespace = NAMESPACE
         self._image = image
         self.model_url = f"http://model.{NAMESPACE}.svc:8080"
         self._outside: tuple[str, int] | None = None

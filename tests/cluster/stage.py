@@ -5,14 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cluster import deploy, peers
+from tests.cluster import deploy
 from tests.cluster.harness import Cluster, Kube, Postgres
+from tests.cluster.peers import Peers
 from tests.cluster.runs import Run
 from tests.cluster.scenes import GATE, Manifest, manifest
+
+
+@contextmanager
+def explained(cluster: Cluster, folder: Path, *namespaces: str) -> Iterator[None]:
+    """What explains a failure is written down before it is gone, and the failure says where."""
+    try:
+        yield
+    except BaseException as error:
+        for namespace in namespaces:
+            cluster.dump(namespace, folder / namespace)
+        error.add_note(f"what was there when it failed: {folder}")
+        raise
 
 
 @dataclass(frozen=True)
@@ -21,7 +34,7 @@ class Stage:
 
     cluster: Cluster
     operator: deploy.Installation
-    peers: peers.Peers
+    peers: Peers
     database: Postgres
     image: str
     sidecar_image: str
@@ -30,19 +43,14 @@ class Stage:
     """Where the diagnosis of a failed case goes."""
 
     @contextmanager
-    def ground(self, case: str, security: str = "restricted") -> Iterator[Ground]:
+    def ground(self, case: str) -> Iterator[Ground]:
         """A namespace for one case; what explains a failure is kept before it goes."""
-        with self.cluster.namespace("case", security=security) as namespace:
+        with self.cluster.namespace(deploy.CASE, security="restricted") as namespace:
             ground = Ground(self, namespace)
-            ground.prepare()
-            try:
+            places = (namespace, deploy.NAMESPACE, self.peers.namespace)
+            with explained(self.cluster, self.output / case.translate(_PATH), *places):
+                ground.prepare()
                 yield ground
-            except BaseException as error:
-                folder = self.output / case.translate(_PATH)
-                for place in (namespace, deploy.NAMESPACE, peers.NAMESPACE):
-                    self.cluster.dump(place, folder / place)
-                error.add_note(f"what was there when it failed: {folder}")
-                raise
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,6 @@ class Ground:
 
     stage: Stage
     namespace: str
-    _made: list[str] = field(default_factory=list)
 
     @property
     def cluster(self) -> Cluster:
@@ -71,12 +78,10 @@ class Ground:
             self.namespace,
         )
 
-    @contextmanager
-    def again(self) -> Iterator[None]:
-        """The namespace anew, after a test has deleted it."""
+    def make_anew(self) -> None:
+        """The namespace once more, after a test has deleted it."""
         self.cluster.kubectl("create", "namespace", self.namespace)
         self.prepare()
-        yield
 
     def manifest(self, name: str, scene: str, *, workspace: bool = False, **spec: Any) -> Manifest:
         """An AgentRun of a scene, with the shared tool server unless others are given."""

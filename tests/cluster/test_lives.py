@@ -159,9 +159,9 @@ def test_a_namespace_that_goes_away_takes_its_run_with_it(ground: Ground) -> Non
     ground.cluster.wait(f"namespace/{ground.namespace}", "delete", timeout=240)
     eventually(lambda: old.row()["state"] == "Revoked", within=60, what="the run is revoked")
 
-    with ground.again():
-        new = ground.start("plain")
-        new.await_condition("Succeeded")
+    ground.make_anew()
+    new = ground.start("plain")
+    new.await_condition("Succeeded")
     assert [len(run.charges()) for run in (old, new)] == [1, 1]
     assert old.row()["state"] == "Revoked"
 

@@ -51,7 +51,7 @@ class RawServer:
                 self.seen.append(request)
                 answer = self.answers[min(len(self.seen), len(self.answers)) - 1]
                 answering = asyncio.ensure_future(answer(request, writer))
-                leaving = asyncio.ensure_future(_gone(reader, answering))
+                leaving = asyncio.ensure_future(_gone(reader, writer, answering))
                 await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
                 hung_up = not answering.done() or answering.exception() is not None
                 self.gone += hung_up
@@ -69,8 +69,11 @@ class RawServer:
         await asyncio.gather(*self.serving, return_exceptions=True)
 
 
-async def _gone(reader: asyncio.StreamReader, answering: asyncio.Future[None]) -> None:
-    while not reader.at_eof() and not answering.done():  # noqa: ASYNC110
+async def _gone(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answering: asyncio.Future[None]
+) -> None:
+    """Until the client has left; one that reset its connection leaves no end of file behind."""
+    while not (reader.at_eof() or writer.is_closing() or answering.done()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
