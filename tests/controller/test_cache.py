@@ -182,3 +182,24 @@ class TestRelist:
         cache.put_run(run())
         cache.put_pod(pod())
         assert cache.relist(cache.marks(), [run()], [pod()], []) == set()
+
+
+def test_a_late_event_of_the_old_one_does_not_bury_the_new_one() -> None:
+    """Each object has a worker of its own in Kopf, so events of two objects may change places. A
+    live run was once revoked, because its predecessor's last change was seen after it."""
+    cache = Cache()
+    cache.put_run(version(run(), 8))
+    cache.put_run(version(run(uid=OTHER_UID), 10))
+    cache.put_run(version(run(), 9))
+    assert cache.tombs(KEY) == (UID,)
+    found = cache.runs.get(KEY)
+    assert found is not None
+    assert found.metadata.uid == OTHER_UID
+
+
+def test_the_answer_to_a_write_does_not_bring_back_a_deleted_run() -> None:
+    cache = Cache()
+    cache.put_run(version(run(), 8))
+    cache.remove_run(version(run(), 8))
+    cache.put_run(version(run(), 9))
+    assert cache.runs.get(KEY) is None

@@ -14,7 +14,7 @@ from tests.controller.worlds import KEY, OTHER_UID, UID, pod, row, run
 from agentrun.cluster.values import ObjectKey
 from agentrun.controller.queue import WorkQueue
 from agentrun.controller.resync import Resync, too_many
-from agentrun.errors import ClusterUnavailable, Forbidden, NotFound
+from agentrun.errors import ClusterUnavailable, Forbidden, NotFound, Rejected
 from agentrun.store.rows import RunState
 
 
@@ -82,6 +82,25 @@ async def test_a_recreation_that_no_watch_has_seen(scene: Scene) -> None:
     scene.sim.cluster.runs[KEY] = run(uid=OTHER_UID)
     await scene.turn()
     assert scene.tombs == (UID,)
+
+
+@pytest.mark.parametrize("error", [Rejected("spec.new: unknown"), ClusterUnavailable("no answer")])
+async def test_a_run_that_this_release_cannot_read_is_not_taken_for_gone(
+    scene: Scene, error: Exception
+) -> None:
+    """A list leaves it out. It was once revoked for that, and its pod deleted."""
+    cluster = scene.sim.cluster
+
+    async def nothing() -> Any:
+        return []
+
+    async def refuse(_key: ObjectKey) -> Any:
+        raise error
+
+    cluster.list_runs, cluster.get_run = nothing, refuse  # type: ignore[method-assign]
+    await scene.turn()
+    assert scene.tombs == ()
+    assert scene.sim.operators[0].cache.runs.get(KEY) is not None
 
 
 class TestSweep:

@@ -45,10 +45,16 @@ class Cache:
         self._tombs: dict[ObjectKey, set[str]] = {}
 
     def put_run(self, run: AgentRun) -> ObjectKey:
-        """A run was seen; one of another UID under its name has gone unnoticed (H23)."""
+        """A run was seen; the older one of two under its name has gone unnoticed (H23).
+
+        Events of one object come in order, those of an object and of its successor need not.
+        """
         key = object_key(run)
         old = self.runs.get(key)
         if old is not None and old.metadata.uid != run.metadata.uid:
+            if _newer(old, run) is old:
+                self.bury(key, run.metadata.uid)
+                return key
             self.bury(key, old.metadata.uid)
         self.runs.put(run)
         return key

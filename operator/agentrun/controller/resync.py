@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from agentrun.api import AgentRun
 from agentrun.cluster.port import Cluster
 from agentrun.cluster.values import ObjectKey
-from agentrun.controller.cache import Cache, run_key_of_pod
+from agentrun.controller.cache import Cache, object_key, run_key_of_pod
 from agentrun.controller.ledger import Ledger
 from agentrun.controller.pause import pause
 from agentrun.controller.queue import WorkQueue
@@ -32,10 +33,33 @@ MAX_SHARE = 5
 async def load(cluster: Cluster, cache: Cache) -> set[ObjectKey]:
     """Complete lists of all kinds into the cache; the runs about which something disappeared."""
     marks = cache.marks()
-    runs = await cluster.list_runs()
+    runs = list(await cluster.list_runs())
+    runs += await _unlisted(cluster, cache, runs)
     pods = await cluster.list_pods()
     approvals = await cluster.list_approvals()
     return cache.relist(marks, runs, pods, approvals)
+
+
+async def _unlisted(
+    cluster: Cluster, cache: Cache, listed: Iterable[AgentRun]
+) -> list[AgentRun]:
+    """Known runs that the list lacks and that a live GET does not call gone.
+
+    A list leaves out what this release cannot read (a newer CRD, a field set by hand), and what is
+    taken for gone is revoked.
+    """
+    there = {object_key(run) for run in listed}
+    kept = []
+    for run in cache.runs:
+        if object_key(run) in there:
+            continue
+        try:
+            kept.append(await cluster.get_run(object_key(run)))
+        except NotFound:
+            continue
+        except ClusterError:
+            kept.append(run)
+    return kept
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,9 +84,8 @@ class Resync:
         await self.pods_without_run()
         await self.rows_without_run()
         for run in self.cache.runs:
-            key = ObjectKey(run.metadata.namespace, run.metadata.name)
-            if not self.reconciler.settled(key):
-                touched.add(key)
+            if not self.reconciler.settled(object_key(run)):
+                touched.add(object_key(run))
         for key in touched:
             self.queue.add(key)
 

@@ -50,9 +50,12 @@ class Shelf(Generic[T]):
         return self._tick
 
     def put(self, item: T) -> T:
-        """Keep what was seen; an older version of the same object changes nothing."""
+        """Keep what was seen; an older version of the same object changes nothing, and what was
+        removed never comes back: the answer to a write may be later than the object's end."""
         self._tick += 1
         key = self._kind.key(item)
+        if self._removed_since(key, self._kind.uid(item), 0):
+            return item
         old = self.get(key)
         if old is not None and self._kind.uid(old) == self._kind.uid(item):
             item = self._kind.merge(old, item)
