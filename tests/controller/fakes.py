@@ -310,10 +310,14 @@ class FakeStore:
     async def live(self, installation: str) -> tuple[RunRow, ...]:
         self._ask()
         return tuple(
-            replace(row, spec=b"", db_now=self.clock.wall())
+            replace(row, spec=b"", db_now=self.clock.wall(), unasked=self._unasked(row.run_uid))
             for row in self.rows.values()
             if row.installation == installation and row.state is RunState.ACTIVE
         )
+
+    def _unasked(self, uid: str) -> bool:
+        asked = [a for a in self.approvals.values() if a.run_uid == uid and a.state == "Pending"]
+        return any(approval.object_uid is None for approval in asked)
 
     async def unfinished(self, installation: str) -> tuple[RunRow, ...]:
         self._ask()

@@ -45,6 +45,11 @@ def test_new_runs_and_runs_that_have_left_wake_at_once() -> None:
     assert compare(looks(row()), {}).now == {KEY}
 
 
+def test_a_question_is_asked_at_once_although_other_calls_still_run() -> None:
+    """DESIGN section 8: its object appears when the request is committed."""
+    assert compare(looks(row()), looks(row(seq=6, unasked=True))).now == {KEY}
+
+
 def test_progress_is_only_progress() -> None:
     changes = compare(looks(row()), looks(row(seq=6)))
     assert (changes.now, changes.progressed) == (set(), {KEY})

@@ -12,7 +12,7 @@ from agentrun.store.operator_store import SQL
 from agentrun.store.port import AttemptEnd
 from agentrun.store.rows import Budgets, Requested, RunRow, RunState
 
-from .world import OBJECT, SUCCEEDED, SUSPENDED, World, commit, seen, totals
+from .world import OBJECT, SUCCEEDED, SUSPENDED, World, commit, question, seen, totals
 
 TERMINAL = [RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.REJECTED]
 END = AttemptEnd("NotSettled", "None")
@@ -238,6 +238,15 @@ async def test_the_poll_sees_active_runs_of_its_installation_only(world: World) 
         b"",
         (),
     )
+
+
+async def test_the_poll_sees_a_question_until_it_has_an_object(world: World) -> None:
+    runner, claim = await world.active()
+    asked = question(claim.run_uid)
+    await runner.append(commit("approval/request", approvals=(asked,)), totals())
+    assert [row.unasked for row in await world.operator.live(world.installation)] == [True]
+    assert await world.operator.bind_approval(asked.id, "object", None)
+    assert [row.unasked for row in await world.operator.live(world.installation)] == [False]
 
 
 async def test_the_sweep_sees_what_is_not_over_of_its_installation_only(

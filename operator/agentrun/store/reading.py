@@ -82,6 +82,7 @@ def run_row(row: Mapping[str, Any]) -> RunRow:
         totals=TotalsRow(**{name: row[name] for name in _TOTALS}),
         pending_approvals=tuple(_approval(one) for one in row.get("pending_approvals") or ()),
         attempts=tuple(_attempt(one) for one in row.get("attempts") or ()),
+        unasked=row.get("unasked", False),
     )
 
 

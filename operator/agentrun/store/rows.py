@@ -156,6 +156,8 @@ class RunRow:
     pending_approvals: tuple[ApprovalRow, ...] = ()
     attempts: tuple[AttemptRow, ...] = ()
     """The last ten, oldest first."""
+    unasked: bool = False
+    """Whether a question is pending for which there is no object yet (the progress poll only)."""
 
     @property
     def lease_expired(self) -> bool:

@@ -9,7 +9,9 @@ SELECT * FROM agentrun.run_facts WHERE run_uid = %(run_uid)s
 
 -- The progress poll. Small rows through the partial index: its cost follows live runs only.
 -- name: live
-SELECT r.*, current_setting('transaction_read_only') = 'on' AS read_only
+SELECT r.*, current_setting('transaction_read_only') = 'on' AS read_only,
+       EXISTS (SELECT FROM agentrun.approval a WHERE a.run_uid = r.run_uid AND a.state = 'Pending'
+                  AND a.object_uid IS NULL) AS unasked
   FROM agentrun.run_row r WHERE installation = %(installation)s AND state = 'Active'
  ORDER BY run_uid
 
