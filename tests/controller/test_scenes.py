@@ -309,6 +309,30 @@ class TestCreation:
         assert sim.row.state is RunState.SUCCEEDED
         assert b"Look." in sim.row.spec
 
+    def test_cancelled_while_it_waits_for_its_prompt(self) -> None:
+        source = {"configMapKeyRef": {"name": "p", "key": "prompt"}}
+        sim = Sim(what={"prompt": None, "promptFrom": source})
+        sim.operators[0].reconcile()
+        sim.change(cancel=True)
+        sim.operators[0].deliver()
+        sim.operators[0].reconcile()
+        assert (sim.shown.phase, sim.shown.reason) == ("Cancelled", "CancelledByUser")
+
+    def test_a_run_that_waits_for_people_says_so_although_its_approval_is_refused(self) -> None:
+        """A quota on objects, or a policy: its status once said Running for ever."""
+        sim = Sim(scripts=(("ask",),))
+
+        async def refuse(_approval: Any) -> Any:
+            raise Forbidden("exceeded quota: objects")
+
+        sim.cluster.create_approval = refuse  # type: ignore[method-assign]
+        for _ in range(10):
+            sim.operators[0].deliver()
+            sim.operators[0].reconcile()
+            for each in sim.live_pods():
+                sim.advance(each)
+        assert (sim.shown.phase, sim.shown.reason) == ("Suspended", "ApprovalPending")
+
     def test_h36_a_cost_budget_without_a_price(self) -> None:
         sim = Sim(what={"limits": {"costUSD": "5"}})
         sim.settle()

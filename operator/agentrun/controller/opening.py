@@ -16,15 +16,18 @@ from agentrun.store.rows import Requested
 async def open_run(hands: Hands, at: Pass, _action: OpenRun) -> None:
     """The row as this object asks for it; the store never overwrites one that is there.
 
-    Texts that are not there yet are waited for, and the status says for which.
+    Texts that are not there yet are waited for, and the status says for which; a run that is
+    cancelled meanwhile will never need them.
     """
     meta, spec = at.run.metadata, at.run.spec
     try:
         resolved = await resolve(hands, meta.namespace, spec)
     except (NotFound, Forbidden) as error:
-        hands.ledger.troubled(meta.uid, Reason.CONTAINER_CONFIG, error.message)
-        at.moved = at.stop = True
-        return
+        if not spec.cancel:
+            hands.ledger.troubled(meta.uid, Reason.CONTAINER_CONFIG, error.message)
+            at.moved = at.stop = True
+            return
+        resolved = Resolved(pricing=price(hands, spec))
     captured = capture(spec, resolved)
     requested, reason = first_wish(spec)
     row = await hands.store.open_run(

@@ -19,7 +19,7 @@ from agentrun.controller.observe import Eyes
 from agentrun.controller.plan.plan import decide, plan
 from agentrun.controller.status import PROGRESS_PATCH_SECONDS, needs_patch
 from agentrun.controller.world import Confirmed, World
-from agentrun.errors import Conflict, NotFound, StoreUnavailable
+from agentrun.errors import ClusterError, Conflict, NotFound, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,12 @@ class Reconciler:
         """
         for uid in self._hands.cache.tombs(key):
             await self._bury(key, uid)
-        world, last = await self._act(key)
+        try:
+            world, last = await self._act(key)
+        except ClusterError as error:
+            if not error.retryable:
+                await self._show_as_is(key)
+            raise
         return await self._show(key, world, last)
 
     async def _act(self, key: ObjectKey) -> tuple[World, Plan]:
@@ -72,6 +77,11 @@ class Reconciler:
             if not outcome.moved:
                 break
         return world, plan(world)
+
+    async def _show_as_is(self, key: ObjectKey) -> None:
+        """What the API server refuses (a quota on approvals, say) must not freeze the status."""
+        world = await self._eyes.world(key)
+        await self._show(key, world, plan(world))
 
     async def _bury(self, key: ObjectKey, uid: str) -> None:
         """Revoke what belonged to an object that is gone, and delete its pods."""

@@ -40,9 +40,7 @@ async def load(cluster: Cluster, cache: Cache) -> set[ObjectKey]:
     return cache.relist(marks, runs, pods, approvals)
 
 
-async def _unlisted(
-    cluster: Cluster, cache: Cache, listed: Iterable[AgentRun]
-) -> list[AgentRun]:
+async def _unlisted(cluster: Cluster, cache: Cache, listed: Iterable[AgentRun]) -> list[AgentRun]:
     """Known runs that the list lacks and that a live GET does not call gone.
 
     A list leaves out what this release cannot read (a newer CRD, a field set by hand), and what is

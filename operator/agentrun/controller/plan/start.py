@@ -18,7 +18,9 @@ def opening(world: World) -> Actions | None:
     """
     if world.row is not None:
         return None
-    if world.problems or (world.trouble is not None and world.trouble.retry_in > 0):
+    waits = world.trouble is not None and world.trouble.retry_in > 0
+    cancelled = world.run is not None and world.run.spec.cancel
+    if world.problems or (waits and not cancelled):
         return ()
     return (OpenRun(),)
 
