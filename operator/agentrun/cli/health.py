@@ -6,6 +6,7 @@ In the loop on purpose: a loop that stalls does not answer, and the kubelet rest
 from __future__ import annotations
 
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from agentrun.controller.app import Operator
 from agentrun.telemetry.metrics import Metrics
@@ -23,7 +24,8 @@ async def serve_health(port: int, operator: Operator, metrics: Metrics) -> web.A
         return web.Response(status=503, text="caches are not synced yet\n")
 
     async def scrape(request: web.Request) -> web.Response:
-        return web.Response(body=metrics.text(), content_type="text/plain")
+        operator.measure()
+        return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app = web.Application()
     app.router.add_get("/livez", live)

@@ -12,9 +12,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from agentrun import __version__
 from agentrun.api import Pricing
 from agentrun.api.validation import DEFAULT_POLICY
 from agentrun.cli.health import serve_health
+from agentrun.cluster.environment import handed_on
+from agentrun.cluster.kube.containers import PodDefaults
 from agentrun.controller.app import Operator
 from agentrun.controller.settings import Settings
 from agentrun.errors import UsageError
@@ -45,6 +48,7 @@ async def run_operator(environ: Mapping[str, str]) -> int:
     cluster = await open_kube_cluster(
         kubeconfig=Path(kubeconfig) if kubeconfig else None,
         namespaces=namespaces,
+        defaults=pod_defaults(environ),
         count=lambda verb, resource, code: metrics.k8s_requests.labels(
             verb=verb, resource=resource, code=str(code)
         ).inc(),
@@ -59,10 +63,10 @@ async def run_operator(environ: Mapping[str, str]) -> int:
         watch=kopf_watch(namespaces=namespaces),
         credentials=logins.dsn,
         identity_check=partial(cluster.refuses_forgery, environ.get("POD_NAMESPACE") or "default"),
+        metrics=metrics,
     )
-    health = await serve_health(
-        int(environ.get("AGENTRUN_HEALTH_PORT", HEALTH_PORT)), operator, metrics
-    )
+    port = int(_number(environ, "AGENTRUN_HEALTH_PORT", HEALTH_PORT))
+    health = await serve_health(port, operator, metrics)
     try:
         await store.ping()
         await operator.run(stop)
@@ -87,6 +91,15 @@ def operator_settings(environ: Mapping[str, str]) -> Settings:
         settle_slack=_number(environ, "AGENTRUN_SETTLE_SECONDS", 30.0),
         poll=_number(environ, "AGENTRUN_POLL_SECONDS", 1.0),
         resync=_number(environ, "AGENTRUN_RESYNC_SECONDS", 300.0),
+    )
+
+
+def pod_defaults(environ: Mapping[str, str]) -> PodDefaults:
+    """What all runner pods of the installation get."""
+    return PodDefaults(
+        image_pull_policy=environ.get("AGENTRUN_IMAGE_PULL_POLICY") or "IfNotPresent",
+        version=__version__,
+        runner_env={name: value for name, value in environ.items() if handed_on(name)},
     )
 
 

@@ -27,12 +27,25 @@ TERMINATION_LOG: Final = "AGENTRUN_TERMINATION_LOG"
 FAILPOINTS: Final = ("AGENTRUN_FAILPOINT", "AGENTRUN_FAILPOINT_DIR")
 """For tests only."""
 
-INHERITED: Final = (*FAILPOINTS, MODEL_URL, "AGENTRUN_LOG_LEVEL", "AGENTRUN_CLOCK_OFFSET")
+LOG_LEVEL: Final = "AGENTRUN_LOG_LEVEL"
+METRICS_PORT: Final = "AGENTRUN_METRICS_PORT"
+TRACES: Final = "OTEL_"
+
+INHERITED: Final = (*FAILPOINTS, MODEL_URL, LOG_LEVEL, "AGENTRUN_CLOCK_OFFSET")
 """Of our own variables, those that local runners take over from their user's environment."""
 
 DSN_ENTRY: Final = "dsn"
 ATTEMPT_ENTRY: Final = "secret"
 """The two files in ``AGENTRUN_SECRET_DIR``."""
+
+
+def handed_on(name: str) -> bool:
+    """Whether runner pods get this variable of the operator's own environment: how much they log,
+    and where metrics and traces go. Headers for a collector are credentials, and anybody who may
+    look at a pod reads its manifest."""
+    if name.startswith(TRACES):
+        return not name.endswith("_HEADERS")
+    return name in (LOG_LEVEL, METRICS_PORT)
 
 
 def header_variable(server: str, index: int) -> str:

@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from agentrun.cluster.port import Cluster
 from agentrun.cluster.values import ObjectKey
@@ -22,6 +23,7 @@ from agentrun.controller.failpoints import armed
 from agentrun.controller.freshness import Heartbeat
 from agentrun.controller.hands import Credentials, Hands
 from agentrun.controller.ledger import Ledger
+from agentrun.controller.meter import Meter
 from agentrun.controller.observe import Eyes
 from agentrun.controller.pause import pause
 from agentrun.controller.poll import Poll
@@ -31,6 +33,9 @@ from agentrun.controller.resync import Resync, load
 from agentrun.controller.settings import Settings
 from agentrun.errors import AgentRunError
 from agentrun.store.port import OperatorStore
+
+if TYPE_CHECKING:
+    from agentrun.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +69,10 @@ class Operator:
         watch: Watch | None = None,
         credentials: Credentials | None = None,
         identity_check: IdentityCheck | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings
+        self.meter = Meter(metrics)
         self.cache = Cache()
         self._cluster = cluster
         self._watch = watch
@@ -81,6 +88,7 @@ class Operator:
             random_hex=secrets.token_hex,
             credentials=credentials or self._configured_dsn,
             reach=armed(os.environ),
+            meter=self.meter,
         )
         self._eyes = Eyes(hands, heartbeat, lambda: datetime.now(UTC))
         self._eyes.identity_verified = identity_check is None
@@ -115,6 +123,10 @@ class Operator:
         """A run was seen: look at it, unless it is finished and nothing about it has changed."""
         if not self.reconciler.settled(key):
             self.queue.add(key)
+
+    def measure(self) -> None:
+        """Bring the gauges up to date; whoever serves the metrics calls it."""
+        self.meter.survey(len(self.queue), self.cache.runs)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop. Pods live on; whoever starts next goes on from the facts.
@@ -177,9 +189,11 @@ class Operator:
 
     async def _one(self, key: ObjectKey) -> None:
         """One reconcile. An error of one run must not stop the work on the others."""
+        began = self._clock()
         try:
             wait = await self.reconciler.reconcile(key)
         except AgentRunError as error:
+            self.meter.failed(error)
             level = logging.WARNING if error.retryable else logging.ERROR
             log.log(level, "run %s will be tried again: %s", key, error)
             self.queue.retry(key)
@@ -190,6 +204,8 @@ class Operator:
             self.queue.forget(key)
             if wait is not None:
                 self.queue.add_after(key, wait)
+        finally:
+            self.meter.reconciled(self._clock() - began)
 
     async def _feed(self) -> None:
         """The local adapter's changes; in a cluster there are none, Kopf feeds instead."""

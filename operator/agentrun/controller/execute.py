@@ -60,6 +60,7 @@ async def _mint(hands: Hands, at: Pass, action: act.Mint) -> None:
     row = await hands.store.mint(seen(at.owned), action.because, new, action.end)
     if at.took(row):
         hands.ledger.issue(at.owned, identity.secret, identity.suffix)
+        hands.meter.minted(action.because)
         hands.reach(AFTER_MINT)
 
 

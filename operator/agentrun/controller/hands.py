@@ -11,6 +11,7 @@ from agentrun.controller.attempts import RandomHex
 from agentrun.controller.cache import Cache
 from agentrun.controller.failpoints import Reach, nothing
 from agentrun.controller.ledger import Ledger
+from agentrun.controller.meter import Meter
 from agentrun.controller.settings import Settings
 from agentrun.controller.world import Confirmed, World
 from agentrun.store.port import OperatorStore
@@ -32,6 +33,7 @@ class Hands:
     random_hex: RandomHex
     credentials: Credentials
     reach: Reach = nothing
+    meter: Meter = field(default_factory=Meter)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from agentrun.controller.attempts import decision_body, new_attempt, new_identit
 from agentrun.controller.cache import object_key
 from agentrun.controller.failpoints import AFTER_APPROVAL_CREATE, AFTER_DECIDE
 from agentrun.controller.hands import Hands, Pass
-from agentrun.controller.plan.facts import seen
+from agentrun.controller.plan.facts import elapsed, seen
 from agentrun.controller.questions import approval_object
 from agentrun.errors import AlreadyExists, Conflict, NotFound
 from agentrun.store.rows import RunState
@@ -75,6 +75,9 @@ async def decide(hands: Hands, at: Pass, action: Decide) -> None:
     minted = at.owned.state is RunState.ACTIVE and at.owned.fence == row.fence + 1
     if minted and action.mint:
         hands.ledger.issue(at.owned, identity.secret, identity.suffix)
+        hands.meter.minted("decided")
+    waited = elapsed(at.owned, action.request.requested_at)
+    hands.meter.decided(action.decision, waited, resumed=minted)
     hands.reach(AFTER_DECIDE)
 
 

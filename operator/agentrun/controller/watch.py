@@ -136,14 +136,17 @@ def register(registry: kopf.OperatorRegistry, operator: Operator) -> None:
 
     @kopf.on.event(GROUP, VERSION, AGENTRUN_PLURAL, registry=registry)
     async def run_event(event: kopf.RawEvent, **_: Any) -> None:
+        operator.meter.saw(AGENTRUN_PLURAL)
         on_run(operator, event.get("type"), event["object"])
 
     @kopf.on.event(GROUP, VERSION, APPROVAL_PLURAL, registry=registry)
     async def approval_event(event: kopf.RawEvent, **_: Any) -> None:
+        operator.meter.saw(APPROVAL_PLURAL)
         on_approval(operator, event.get("type"), event["object"])
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def pod_event(event: kopf.RawEvent, **_: Any) -> None:
+        operator.meter.saw("pods")
         on_pod(operator, event.get("type"), event["object"])
 
 

@@ -95,24 +95,14 @@ class Metrics:
         self.store_regressed = self._counter(
             "agentrun_store_regressed_total", "Acknowledged commits found missing in the store."
         )
-        self.gc_rows = self._counter(
-            "agentrun_gc_rows_total", "Rows removed by retention.", "table"
-        )
 
     def _operator(self) -> None:
         self.runs = self._gauge("agentrun_runs", "Runs by phase.", "phase")
         self.attempts = self._counter(
             "agentrun_attempts_total",
-            "Attempts minted: start, infra, app, fenced, approval.",
+            "Attempts minted, by what they follow: start, ended, gone, lease-expired, terminating, "
+            "charged, resumed, decided.",
             "cause",
-        )
-        self.takeover_seconds = self._histogram(
-            "agentrun_takeover_seconds",
-            "Time from a pod's observed end to its successor's creation.",
-            buckets=SLOW,
-        )
-        self.recovery_seconds = self._histogram(
-            "agentrun_recovery_seconds", "Recovery time by stage.", "stage", buckets=SLOW
         )
         self.approval_wait_seconds = self._histogram(
             "agentrun_approval_wait_seconds", "Time from request to decision.", buckets=LONG
@@ -135,8 +125,4 @@ class Metrics:
         self.queue_depth = self._gauge("agentrun_queue_depth", "Keys waiting for a reconcile.")
         self.reconcile_seconds = self._histogram(
             "agentrun_reconcile_seconds", "Time of one reconcile.", buckets=FAST
-        )
-        self.pods_orphaned = self._gauge("agentrun_pods_orphaned", "Runner pods whose run is gone.")
-        self.status_lag_seconds = self._gauge(
-            "agentrun_status_lag_seconds", "Age of the oldest status that waits to be written."
         )

@@ -9,8 +9,6 @@ from agentrun.telemetry.metrics import Metrics
 NAMES = {
     "agentrun_runs": ("phase",),
     "agentrun_attempts_total": ("cause",),
-    "agentrun_takeover_seconds": (),
-    "agentrun_recovery_seconds": ("stage",),
     "agentrun_fenced_writes_total": (),
     "agentrun_checkpoint_seconds": ("boundary",),
     "agentrun_checkpoint_bytes_total": ("kind",),
@@ -29,9 +27,6 @@ NAMES = {
     "agentrun_watch_last_event_timestamp": ("resource",),
     "agentrun_queue_depth": (),
     "agentrun_reconcile_seconds": (),
-    "agentrun_gc_rows_total": ("table",),
-    "agentrun_pods_orphaned": (),
-    "agentrun_status_lag_seconds": (),
 }
 UNBOUNDED = {"run", "name", "namespace", "run_uid", "tool", "model", "pod"}
 

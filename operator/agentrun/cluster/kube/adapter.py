@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from agentrun.api import AgentRun, AgentRunStatus, Approval, ApprovalStatus
-from agentrun.api.names import API_VERSION, LABEL_RUN
+from agentrun.api.names import API_VERSION, LABEL_RUN_UID
 from agentrun.cluster.kube.attempt_secrets import AttemptSecrets
 from agentrun.cluster.kube.containers import PodDefaults
 from agentrun.cluster.kube.forgery import refuses_forgery
@@ -86,8 +86,8 @@ class KubeCluster:
         return readable(Approval, await self._list(APPROVALS))
 
     async def list_pods(self) -> Sequence[PodView]:
-        """Selected by the server, by our label."""
-        return [pod_view(body) for body in await self._list(PODS, {"labelSelector": LABEL_RUN})]
+        """Selected by the server, by the label that is watched too."""
+        return [pod_view(body) for body in await self._list(PODS, {"labelSelector": LABEL_RUN_UID})]
 
     async def get_run(self, key: ObjectKey) -> AgentRun:
         """Live read; NotFound."""
