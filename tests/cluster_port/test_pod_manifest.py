@@ -393,7 +393,7 @@ def test_placement_is_the_users_with_our_two_tolerations() -> None:
          "tolerationSeconds": 30}
         for taint in ("not-ready", "unreachable")
     ]  # fmt: skip
-    assert pod["tolerations"] == [mine, *ours]
+    assert pod["tolerations"] == [*ours, mine]
     assert pod["nodeSelector"] == {"disk": "ssd"}
     assert pod["priorityClassName"] == "low"
     assert pod["runtimeClassName"] == "gvisor"

@@ -71,7 +71,7 @@ class KubeCluster:
         self._clock = clock
         self._new_id = new_id
         self._facts = Namespaces(rest, monotonic)
-        self._secrets = AttemptSecrets(rest)
+        self._secrets = AttemptSecrets(rest, clock())
 
     async def close(self) -> None:
         """Close connections."""

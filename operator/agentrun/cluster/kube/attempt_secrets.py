@@ -2,7 +2,7 @@
 
 The rights to list Secrets, and to delete them as a collection, both show their contents (the latter
 even as a dry run), so the operator has neither. It deletes by name: what this process created, and,
-after a restart, what the run's pods name. A Secret that is in neither list was made for a pod that
+for a run that is older than this process, what its pods name. A Secret that is in neither list was made for a pod that
 was never created; the database voids it, and it goes with its run.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from agentrun.api import AgentRun
@@ -28,8 +29,9 @@ ENDED: Final = ("Succeeded", "Failed")
 class AttemptSecrets:
     """Names and UIDs of the Secrets that were created here, by the UID of the owning run."""
 
-    def __init__(self, rest: Rest) -> None:
+    def __init__(self, rest: Rest, since: datetime) -> None:
         self._rest = rest
+        self._since = since.replace(microsecond=0)  # as exact as a creationTimestamp
         self._issued: OrderedDict[str, dict[str, str]] = OrderedDict()
 
     def created(self, run: AgentRun, view: SecretView) -> None:
@@ -41,13 +43,17 @@ class AttemptSecrets:
 
     async def delete(self, run: AgentRun, keep: Sequence[str]) -> None:
         """Delete all that are known but those in ``keep``. Somebody else's of that name stays."""
-        known: Mapping[str, str | None] | None = self._issued.get(run.metadata.uid)
-        if known is None:
-            known = await self._named_by_pods(run)
-        for name, uid in list(known.items()):
+        known: dict[str, str | None] = {**self._issued.get(run.metadata.uid, {})}
+        if not known or self._older(run):
+            known = {**await self._named_by_pods(run), **known}
+        for name, uid in known.items():
             if name not in keep:
                 await self._delete(run.metadata.namespace, name, uid)
                 self._forget(run, name)
+
+    def _older(self, run: AgentRun) -> bool:
+        created = run.metadata.creation_timestamp
+        return created is None or created < self._since
 
     async def _named_by_pods(self, run: AgentRun) -> dict[str, str | None]:
         """Secrets of the run's ended pods. A pod that has not ended may yet have to mount its own."""

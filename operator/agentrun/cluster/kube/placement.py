@@ -16,7 +16,8 @@ NODE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreac
 
 
 def tolerations(pod: AttemptPod) -> list[Body]:
-    """The user's, but for the two node conditions, which are ours."""
+    """The user's, but for the two node conditions, which are ours. Of several that match, the first
+    counts, so ours are before one that tolerates everything for ever."""
     user = [dict(t) for t in pod.run.spec.pod.tolerations if t.get("key") not in NODE_TAINTS]
     ours: list[Body] = [
         {
@@ -27,7 +28,7 @@ def tolerations(pod: AttemptPod) -> list[Body]:
         }
         for taint in NODE_TAINTS
     ]
-    return [*user, *ours]
+    return [*ours, *user]
 
 
 def affinity(pod: AttemptPod) -> Body | None:
