@@ -157,6 +157,35 @@ async def test_local_changes_feed_the_queue() -> None:
     await made.end()
 
 
+async def test_a_local_change_that_cannot_be_read_at_once_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It once waited for the next full resync, five minutes."""
+    monkeypatch.setattr("agentrun.controller.app.LOAD_RETRY_SECONDS", 0.01)
+    made = Stage()
+    changed: asyncio.Queue[ObjectKey] = asyncio.Queue()
+
+    async def changes() -> AsyncIterator[ObjectKey]:
+        while True:
+            yield await changed.get()
+
+    made.cluster.changes = changes  # type: ignore[method-assign]
+    made.start()
+    await made.until(lambda: made.operator.ready)
+    lists, busy = made.cluster.list_runs, [ClusterUnavailable("the file is busy")]
+
+    async def list_runs() -> Any:
+        if busy:
+            raise busy.pop()
+        return await lists()
+
+    made.cluster.list_runs = list_runs  # type: ignore[method-assign]
+    made.cluster.apply(run())
+    changed.put_nowait(KEY)
+    await made.until(lambda: bool(made.cluster.pods))
+    await made.end()
+
+
 async def test_h42_identity_is_checked_at_the_start() -> None:
     answers = asyncio.Event()
 

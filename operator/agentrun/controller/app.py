@@ -136,7 +136,7 @@ class Operator:
         try:
             async with asyncio.TaskGroup() as group:
                 endless = [group.create_task(self._work()) for _ in range(self.settings.workers)]
-                endless.append(group.create_task(self._feed()))
+                endless.append(group.create_task(self._feed(stop)))
                 for part in self._parts(stop):
                     group.create_task(part)
                 await self._open_gate(stop)
@@ -160,17 +160,20 @@ class Operator:
 
     async def _open_gate(self, stop: asyncio.Event) -> None:
         """Lists of our own, asked for after the watches have started, so that nothing falls between."""
-        while not stop.is_set():
-            try:
-                await load(self._cluster, self.cache)
-            except AgentRunError as error:
-                log.warning("cannot list yet: %s", error)
-            else:
-                break
-            await pause(stop, LOAD_RETRY_SECONDS)
+        await self._load(stop)
         for run in self.cache.runs:
             self.wake(object_key(run))
         self._gate.set()
+
+    async def _load(self, stop: asyncio.Event) -> set[ObjectKey]:
+        """Complete lists, however many tries that takes; the runs that something disappeared from."""
+        while True:
+            try:
+                return await load(self._cluster, self.cache)
+            except AgentRunError as error:
+                log.warning("cannot list, will be tried again: %s", error)
+            if await pause(stop, LOAD_RETRY_SECONDS):
+                return set()
 
     async def _after_gate(
         self, part: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event
@@ -207,17 +210,12 @@ class Operator:
         finally:
             self.meter.reconciled(self._clock() - began)
 
-    async def _feed(self) -> None:
+    async def _feed(self, stop: asyncio.Event) -> None:
         """The local adapter's changes; in a cluster there are none, Kopf feeds instead."""
         async for key in self._cluster.changes():
             if told_to_end():
                 return
-            try:
-                touched = await load(self._cluster, self.cache)
-            except AgentRunError as error:
-                log.warning("run %s has changed and cannot be read: %s", key, error)
-                continue
-            for each in touched | {key}:
+            for each in await self._load(stop) | {key}:
                 self.queue.add(each)
 
     async def _check_identity(self, check: IdentityCheck, stop: asyncio.Event) -> None:
@@ -239,7 +237,7 @@ class Operator:
             return
         self._eyes.identity_verified = verified
         for run in self.cache.runs:
-            self.queue.add(object_key(run))
+            self.wake(object_key(run))
 
     async def _configured_dsn(self, _namespace_uid: str) -> str:
         return self.settings.runner_dsn

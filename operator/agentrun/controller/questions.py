@@ -24,7 +24,8 @@ from agentrun.api import (
     Scope,
 )
 from agentrun.api.approval import CONTENT_MAX
-from agentrun.api.names import AGENTRUN_KIND, API_VERSION, approval_name, run_labels
+from agentrun.api.names import approval_name, run_labels
+from agentrun.cluster.owner import owner_reference
 from agentrun.run.exact import parse_json
 from agentrun.store.rows import ApprovalRow
 
@@ -49,7 +50,7 @@ def approval_object(run: AgentRun, spec: AgentRunSpec, request: ApprovalRow) -> 
             name=approval_name(meta.name, request.id),
             namespace=meta.namespace,
             labels=run_labels(meta.name, request.run_uid, component="approval"),
-            owner_references=(owner(run),),
+            owner_references=(OwnerReference.model_validate(owner_reference(run)),),
         ),
         spec=ApprovalSpec(
             run_ref=RunRef(name=meta.name, uid=meta.uid),
@@ -66,18 +67,6 @@ def approval_object(run: AgentRun, spec: AgentRunSpec, request: ApprovalRow) -> 
             requested_at=request.requested_at,
             expires_at=request.requested_at + timedelta(seconds=expires) if expires else None,
         ),
-    )
-
-
-def owner(run: AgentRun) -> OwnerReference:
-    """The garbage collector removes what a deleted run owned (conventions.md, row 19)."""
-    return OwnerReference(
-        api_version=API_VERSION,
-        kind=AGENTRUN_KIND,
-        name=run.metadata.name,
-        uid=run.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
     )
 
 

@@ -9,17 +9,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentrun.api import AgentRun, AgentRunStatus, Approval, ApprovalStatus
-from agentrun.api.names import (
-    ANNOTATION_FENCE,
-    ANNOTATION_INSTALLATION,
-    run_labels,
-)
 from agentrun.cluster.environment import ATTEMPT_ENTRY, DSN_ENTRY
+from agentrun.cluster.kube.containers import PodDefaults
+from agentrun.cluster.kube.pod_manifest import secret_manifest
 from agentrun.cluster.kube.views import pod_view, secret_view
 from agentrun.cluster.local.changes import Watcher
 from agentrun.cluster.local.pod_spec import Commands, local_pod_body, local_pod_file
 from agentrun.cluster.local.state import KILLED_BY_USER, LocalState
-from agentrun.cluster.owner import owner_reference
 from agentrun.cluster.values import (
     AttemptPod,
     AttemptSecret,
@@ -27,7 +23,6 @@ from agentrun.cluster.values import (
     ObjectKey,
     PodView,
     SecretView,
-    record_uid,
 )
 from agentrun.errors import AlreadyExists, Forbidden, NotFound, Rejected
 
@@ -210,25 +205,8 @@ class LocalCluster:
     def _create_secret(self, secret: AttemptSecret, entries: Mapping[str, bytes]) -> Body:
         uid = self.state.new_uid()
         self.state.secrets.write(uid, entries)
-        labels = run_labels(
-            secret.run.metadata.name, record_uid(secret), component="runner", attempt=secret.attempt
-        )
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": secret.key.name,
-                "namespace": secret.key.namespace,
-                "labels": labels,
-                "annotations": {
-                    ANNOTATION_FENCE: str(secret.fence),
-                    ANNOTATION_INSTALLATION: secret.installation,
-                },
-                "ownerReferences": [owner_reference(secret.run)],
-            },
-            "immutable": True,
-            "type": "Opaque",
-        }
+        body = secret_manifest(secret, PodDefaults())
+        del body["stringData"]
         try:
             return self._create("Secret", body, uid)
         except AlreadyExists:

@@ -8,6 +8,8 @@ import signal as signals
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agentrun.api import AgentRun, Approval, Decision
@@ -167,7 +169,7 @@ class LocalUserCluster:
         offset, rest = 0, b""
         while True:
             ended = not follow or await _do(lambda: self._ended(pod))
-            content = path.read_bytes()[offset:] if path.exists() else b""
+            content = await _do(partial(_read_from, path, offset))
             offset += len(content)
             *lines, rest = (rest + content).split(b"\n")
             for line in lines:
@@ -302,6 +304,16 @@ class LocalUserCluster:
         except NotFound:
             return True
         return body is None or body["status"]["phase"] in ENDED
+
+
+def _read_from(path: Path, offset: int) -> bytes:
+    """What the file has had since; nothing while it is not there."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read()
+    except FileNotFoundError:
+        return b""
 
 
 def _noted(pod: Body) -> Body:
