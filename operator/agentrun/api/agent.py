@@ -72,9 +72,13 @@ class AgentSpec(ApiModel):
     max_tokens: Positive | None = Field(
         None, description="This agent's token budget in the run; absent: none."
     )
-    max_output_tokens: OutputTokens = Field(4096, description="Output tokens per model call.")
+    max_output_tokens: OutputTokens = Field(
+        4096, description="Output tokens per model call, besides those of thinking."
+    )
     temperature: Temperature | None = Field(
-        None, description='Sampling temperature as a decimal from "0" to "1"; absent: the model\'s.'
+        None,
+        description='Sampling temperature as a decimal from "0" to "1"; absent, and with '
+        "thinkingTokens: the model's.",
     )
     thinking_tokens: ThinkingTokens | None = Field(
         None, description="Budget of extended thinking per model call; absent: no thinking."

@@ -50,7 +50,7 @@ def read_request(body: bytes) -> Request:
     _need(isinstance(sent, list) and bool(sent), "messages: at least one message is required")
     messages = [_message(message, index) for index, message in enumerate(sent)]
     _need(messages[0][0] == "user", "messages: first message must use the user role")
-    _check_thinking_budget(document, limit)
+    _check_thinking(document, limit)
     _check_conversation(messages)
     users = [content for role, content in messages if role == "user"]
     return Request(
@@ -85,12 +85,14 @@ def _message(message: Any, index: int) -> tuple[str, list[dict[str, Any]]]:
     return role, content
 
 
-def _check_thinking_budget(document: dict[str, Any], limit: Any) -> None:
+def _check_thinking(document: dict[str, Any], limit: Any) -> None:
     thinking = document.get("thinking")
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
     if isinstance(budget, int):
         _need(budget >= 1024, "thinking.budget_tokens: must be at least 1024")
         _need(budget < limit, "`max_tokens` must be greater than `thinking.budget_tokens`")
+        warm = document.get("temperature", 1) != 1
+        _need(not warm, "`temperature` may only be set to 1 when thinking is enabled")
 
 
 def _check_conversation(messages: list[tuple[str, list[dict[str, Any]]]]) -> None:

@@ -49,10 +49,7 @@ def build_request(
     if tools:
         body["tools"] = tools
     body["messages"] = _with_breakpoints(sendable(messages))
-    if agent.temperature is not None:
-        body["temperature"] = float(agent.temperature)
-    if agent.thinking_tokens is not None:
-        body["thinking"] = {"type": "enabled", "budget_tokens": agent.thinking_tokens}
+    _sampling(body, agent)
     body["stream"] = True
     exact = whole_characters(exact_json(body))
     return ModelRequest(
@@ -63,6 +60,15 @@ def build_request(
         sha256_hex(exact_json(tools)),
         len(given),
     )
+
+
+def _sampling(body: dict[str, Json], agent: AgentSpec) -> None:
+    """With thinking, the provider counts it in ``max_tokens`` and takes no temperature."""
+    if agent.thinking_tokens is not None:
+        body["max_tokens"] += agent.thinking_tokens
+        body["thinking"] = {"type": "enabled", "budget_tokens": agent.thinking_tokens}
+    elif agent.temperature is not None:
+        body["temperature"] = float(agent.temperature)
 
 
 def _system(agent: AgentSpec) -> Json:

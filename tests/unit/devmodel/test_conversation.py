@@ -90,11 +90,15 @@ async def test_foreign_signatures_are_not_judged(start: Start, connect: Connect)
     assert await ask(connect(start(ANY)), messages)
 
 
-async def test_the_thinking_budget_must_be_below_max_tokens(start: Start, connect: Connect) -> None:
+async def test_thinking_must_fit_into_max_tokens_and_goes_without_temperature(
+    start: Start, connect: Connect
+) -> None:
     client = connect(start(ANY))
     thinking = {"type": "enabled", "budget_tokens": 8000}
     with pytest.raises(anthropic.BadRequestError, match="budget_tokens"):
         await ask(client, thinking=thinking, max_tokens=4096)
+    with pytest.raises(anthropic.BadRequestError, match="temperature"):
+        await ask(client, thinking=thinking, max_tokens=12_096, extra_body={"temperature": 0.2})
     assert await ask(client, thinking=thinking, max_tokens=12_096)
 
 

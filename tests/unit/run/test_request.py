@@ -10,6 +10,7 @@ import pytest
 from tests.unit.run.play import Play, asks, make_spec, text
 
 from agentrun.api import Pricing
+from agentrun.devmodel.request import read_request
 from agentrun.errors import CheckpointCorrupt
 from agentrun.run.budgets import dollars, exceeded
 from agentrun.run.capture import Resolved, capture, captured_spec
@@ -17,6 +18,7 @@ from agentrun.run.policy import policy_for
 from agentrun.run.records import Usage
 from agentrun.run.request import build_request
 from agentrun.run.state import Totals
+from agentrun.run.steps import CallModel
 from agentrun.run.totals import cost, picodollars
 from agentrun.run.values import Limits
 
@@ -53,6 +55,19 @@ def test_the_body_has_what_the_agent_was_given() -> None:
         "role": "user",
         "content": [{"type": "text", "text": "go", "cache_control": {"type": "ephemeral"}}],
     }
+
+
+def test_thinking_is_asked_for_as_the_provider_takes_it() -> None:
+    """It counts thinking in max_tokens, which must be more than that, and allows no temperature."""
+    agents = [{"name": "sre", "thinkingTokens": 8000, "temperature": "0.2"}]
+    play = Play(make_spec(agents=agents), lambda turn, _: text("x")).attempt()
+    while not isinstance(play.steps()[0], CallModel):
+        play.do(play.steps()[0])
+    request = build_request(play.state, play.spec, "main")
+    read_request(request.body)
+    body = json.loads(request.body)
+    assert (body["max_tokens"], body["thinking"]["budget_tokens"]) == (4096 + 8000, 8000)
+    assert "temperature" not in body
 
 
 def test_at_most_four_cache_breakpoints() -> None:
