@@ -15,7 +15,7 @@ from typing import Any
 from agentrun.errors import StoreError
 from agentrun.run import boundaries
 from agentrun.run.next_steps import next_steps
-from agentrun.run.steps import CallModel, Finish, OfferTools, RunTool, Step, Suspend
+from agentrun.run.steps import CallModel, Finish, OfferTools, RefuseCall, RunTool, Step, Suspend
 from agentrun.run.values import Limits, Wishes
 from agentrun.runner.acting import run_tool
 from agentrun.runner.asking import call_model
@@ -128,16 +128,24 @@ class Loop:
     def _settle(self, wishes: Wishes) -> tuple[Step, ...]:
         """Commit the steps that need no I/O until only others are left; those are returned.
 
-        State changes by commits alone, so without one the last answer still holds.
+        State changes by commits alone, so without one the last answer still holds. A call that is
+        under way is not refused meanwhile: what its server says is its result.
         """
         attempt = self._attempt
         while self._asked != (attempt.tail.submitted, wishes):
             self._asked = (attempt.tail.submitted, wishes)
-            self._steps = next_steps(attempt.state, attempt.spec, wishes)
+            steps = next_steps(attempt.state, attempt.spec, wishes)
+            self._steps = tuple(step for step in steps if not self._under_way(step))
             for step in self._steps:
                 if not isinstance(step, (*OUTSIDE, Suspend, Finish)):
                     attempt.commit(boundaries.settle(step, attempt.state, attempt.spec))
+            if len(self._steps) < len(steps) and self._asked[0] == attempt.tail.submitted:
+                self._asked = None  # it may end without a commit: ask again at the next turn
+                break
         return self._steps
+
+    def _under_way(self, step: Step) -> bool:
+        return isinstance(step, RefuseCall) and RunTool(step.call, 0) in self._attempt.flight
 
     def _start(self, steps: tuple[Step, ...]) -> None:
         attempt = self._attempt

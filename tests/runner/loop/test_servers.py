@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import pytest
 from tests.runner.loop.fakes import Stage, asks, change, make_spec, says, text, tool
 from tests.runner.loop.virtual import run
 
-from agentrun.errors import ToolServerUnavailable
-from agentrun.run.records import ToolsetOffered
-from agentrun.run.values import Reply, ToolAnswer
+from agentrun.errors import NotSent, ToolServerUnavailable
+from agentrun.run import boundaries
+from agentrun.run.records import ToolResult, ToolsetOffered
+from agentrun.run.values import Boundary, OutgoingCall, Reply, ToolAnswer
 from agentrun.runner.exits import Exit
+from agentrun.runner.servers import Servers
+from agentrun.runner.toolsets import offers_for
 
 SHELL = {
     "agents": [{"name": "sre", "tools": ["files.*"]}],
@@ -253,6 +257,40 @@ def test_a_workspace_that_was_never_used_was_not_reset() -> None:
         await resumed(made)
 
         assert "environment/reset" not in made.db.kinds
+
+    run(scene())
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_call_under_way_keeps_its_own_answer_when_its_tool_is_withdrawn(
+    monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    """Refused meanwhile, it would have two results. One that was not sent after all is refused."""
+
+    async def scene() -> None:
+        made = Stage(make_spec(), script(asks("look", turn=0), text("done")))
+        sent = asyncio.Event()
+
+        def differences(servers: Servers) -> Iterator[Boundary]:
+            if sent.is_set() and made.db.kinds.count("toolset/offered") == 1:
+                offers = offers_for(made.db.spec, "sre", (tool("fix"),))
+                boundary = boundaries.tools_offered(servers._attempt.state, "sre", offers)
+                if boundary is not None:
+                    yield boundary
+
+        async def withdrawn(call: OutgoingCall) -> None:
+            sent.set()
+            await asyncio.sleep(20)
+            if not answered:
+                raise NotSent("not now")
+
+        monkeypatch.setattr(Servers, "differences", differences)
+        made.tools.before_send = withdrawn
+        await made.attempt()
+
+        (result,) = [r for r in made.db.records() if isinstance(r, ToolResult)]
+        assert result.origin == ("server" if answered else "unavailable")
+        assert made.db.state == "Succeeded"
 
     run(scene())
 
