@@ -14,6 +14,7 @@ import zstandard
 from agentrun.api import AgentRunSpec, OnSaveFailure
 from agentrun.run import codec, totals
 from agentrun.run.fold import RUNNER, fold
+from agentrun.run.records import progress
 from agentrun.run.state import State, Totals
 from agentrun.run.values import Boundary
 from agentrun.runner import failpoints
@@ -114,7 +115,7 @@ def new_commit(boundary: Boundary) -> tuple[NewCommit, int]:
         ref=boundary.ref,
         codec=encoded.codec,
         body=encoded.body,
-        progress=any(record.progress for record in boundary.records),
+        progress=progress(boundary.records),
         approvals=questions,
         blobs=blobs,
     )

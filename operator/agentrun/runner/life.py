@@ -15,7 +15,7 @@ from agentrun.api import AgentRunSpec, Reason
 from agentrun.errors import AgentRunError, CheckpointCorrupt, StoreError, StoreUnavailable
 from agentrun.run import codec
 from agentrun.run.capture import captured_spec
-from agentrun.run.records import RunEnd
+from agentrun.run.records import RunEnd, progress
 from agentrun.runner import failpoints
 from agentrun.runner.attempt import Attempt, totals_row
 from agentrun.runner.clock import Clock
@@ -226,7 +226,7 @@ async def _distrust(world: World, error: Untrusted) -> Ending:
         return ending
     end = RunEnd(outcome="Failed", reason=Reason.CHECKPOINT_CORRUPT, message=ending.message[:500])
     encoded = codec.encode((end,))
-    commit = NewCommit("run/end", None, encoded.codec, encoded.body, progress=True)
+    commit = NewCommit("run/end", None, encoded.codec, encoded.body, progress((end,)))
     state = EndState(RunState.FAILED, end.reason, end.message)
     try:
         async with asyncio.timeout(DEFAULT_STALL):
