@@ -17,9 +17,8 @@
     ├── ModelError
     │   ├── ModelUnavailable   (retryable) the provider is away, overloaded or refuses the key
     │   └── ModelRefused       the provider rejects the request itself
-    ├── ToolError
-    │   ├── ToolServerUnavailable  (retryable) no connection to the server, nothing was sent
-    │   └── UnknownOutcome     the call was sent and no answer of the server came back
+    ├── ToolServerUnavailable  (retryable) no connection to the server, nothing was sent
+    │   └── NotSent            it may not be sent any more, so it was not
     └── ClusterError
         ├── NotFound
         ├── AlreadyExists
@@ -113,27 +112,47 @@ class ModelError(AgentRunError):
 
 
 class ModelUnavailable(ModelError):
-    """The provider is away, overloaded, out of credit, or refuses the key."""
+    """The provider is away, overloaded, out of credit, or refuses the key.
+
+    ``auth``: the key is missing, wrong or not allowed. ``credit``: the account cannot pay. With
+    either, waiting alone does not help (H34). ``retry_after`` is the provider's own wish in seconds,
+    if it asked for more patience than one attempt has.
+    """
 
     retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        auth: bool = False,
+        credit: bool = False,
+        retry_after: float | None = None,
+        attempted: str = "",
+        on: str = "",
+        advice: str = "",
+    ) -> None:
+        super().__init__(message, attempted=attempted, on=on, advice=advice)
+        self.auth = auth
+        self.credit = credit
+        self.retry_after = retry_after
 
 
 class ModelRefused(ModelError):
     """The provider rejects the request itself; sending it again cannot help."""
 
 
-class ToolError(AgentRunError):
-    """Something between us and a tool server."""
+class ToolServerUnavailable(AgentRunError):
+    """No connection to the tool server; nothing was sent, so there is no outcome to wonder about.
 
-
-class ToolServerUnavailable(ToolError):
-    """No connection to the tool server; nothing was sent, so there is no outcome to wonder about."""
+    That a call was sent and not answered is no error but an outcome (``ToolSilence``).
+    """
 
     retryable = True
 
 
-class UnknownOutcome(ToolError):
-    """The call was sent and no answer of the server came back: the effect may or may not exist."""
+class NotSent(ToolServerUnavailable):
+    """The last look before the bytes left said that they must not: nothing was sent."""
 
 
 class ClusterError(AgentRunError):

@@ -217,7 +217,7 @@ class ToolCall(Record):
     tool: Text
     """``server.tool``; empty when no offered tool has that wire name."""
     arguments: Json
-    """Parsed, last duplicate key wins: for validation, hash and call."""
+    """Parsed, last duplicate key wins: for validation, hash and call. No object: never sent."""
     raw: Text | None = None
     """The streamed text where it is not the compact form of ``arguments``."""
 

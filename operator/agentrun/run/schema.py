@@ -33,7 +33,7 @@ MESSAGE_MAX = 300
 def schema_problem(schema: Json, arguments: Json) -> str | None:
     """A way in which the arguments break the schema, or None."""
     if not isinstance(arguments, dict):
-        return "they are not an object"
+        return "they are not a JSON object, or are nested too deeply"
     return _problem(_Same(schema), _Same(arguments)) if isinstance(schema, dict) else None
 
 

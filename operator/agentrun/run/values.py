@@ -32,7 +32,11 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """One tool_use block of a reply: its parsed input and, if different, the text streamed."""
+    """One tool_use block of a reply: its parsed input and, if different, the text streamed.
+
+    ``arguments`` are no object where the model gave none that could be used: such a call is refused,
+    and the block has an empty input, the only other thing that the provider takes back.
+    """
 
     id: str
     name: str

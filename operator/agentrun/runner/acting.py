@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agentrun.api import Reason
-from agentrun.errors import ToolServerUnavailable
+from agentrun.errors import NotSent, ToolServerUnavailable
 from agentrun.run import boundaries
 from agentrun.run.policy import policy_for
 from agentrun.run.state import CallPhase
@@ -14,7 +14,6 @@ from agentrun.run.values import Boundary, OutgoingCall, ToolOutcome, ToolSilence
 from agentrun.runner import failpoints
 from agentrun.runner.attempt import Attempt
 from agentrun.runner.servers import RETRY_WAITS, Servers
-from agentrun.runner.tools.port import NotSent
 
 OUTAGE_WAIT_MS = 60_000
 """How long a run suspended for an unreachable tool server waits before it tries again."""

@@ -15,7 +15,7 @@ from tests.runner.loop.memory import Database, MemoryStore
 from tests.runner.loop.virtual import now
 
 from agentrun.api import AgentRunSpec
-from agentrun.errors import AgentRunError
+from agentrun.errors import AgentRunError, NotSent
 from agentrun.run.exact import parse_json
 from agentrun.run.records import FileChange, Json, Usage
 from agentrun.run.values import (
@@ -31,7 +31,7 @@ from agentrun.runner.drain import Drain
 from agentrun.runner.exits import Ending
 from agentrun.runner.life import World, live
 from agentrun.runner.observer import Observer
-from agentrun.runner.tools.port import Fetch, Files, NotSent, OfferedTool
+from agentrun.runner.tools.port import Fetch, Files, OfferedTool
 from agentrun.store.port import Claim
 
 GRACE = 30.0

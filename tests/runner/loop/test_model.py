@@ -5,9 +5,8 @@ from __future__ import annotations
 from tests.runner.loop.fakes import Stage, asks, make_spec, text
 from tests.runner.loop.virtual import run
 
-from agentrun.errors import InvalidSpec, ModelRefused
+from agentrun.errors import InvalidSpec, ModelRefused, ModelUnavailable
 from agentrun.runner.exits import Exit
-from agentrun.runner.model.port import ProviderUnavailable
 
 
 def stage(**changes: object) -> Stage:
@@ -31,7 +30,7 @@ def test_a_refused_request_fails_the_run() -> None:
 def test_h34_an_outage_suspends_the_run_and_it_resumes_by_itself() -> None:
     async def scene() -> None:
         made = stage()
-        made.model.fail = lambda turn: ProviderUnavailable("overloaded", status=529)
+        made.model.fail = lambda turn: ModelUnavailable("overloaded")
         ending = await made.attempt()
 
         assert ending.code is Exit.DONE
@@ -46,17 +45,30 @@ def test_h34_an_outage_suspends_the_run_and_it_resumes_by_itself() -> None:
     run(scene())
 
 
+def test_h34_the_provider_is_not_asked_again_before_it_wants_to_be() -> None:
+    async def scene() -> None:
+        made = stage()
+        made.model.fail = lambda turn: ModelUnavailable("429", retry_after=1800)
+        await made.attempt()
+        assert made.db.wait_ms == 1_800_000
+
+        never = stage()
+        never.model.fail = lambda turn: ModelUnavailable("429", retry_after=1e300)
+        await never.attempt()
+        assert never.db.wait_ms == 86_400_000
+
+    run(scene())
+
+
 def test_h34_a_key_that_never_worked_fails_and_one_that_did_suspends() -> None:
     async def scene() -> None:
         never = stage()
-        never.model.fail = lambda turn: ProviderUnavailable("401", status=401, auth=True)
+        never.model.fail = lambda turn: ModelUnavailable("401", auth=True)
         await never.attempt()
         assert never.db.state == "Failed"
 
         rotated = stage()
-        rotated.model.fail = lambda turn: (
-            ProviderUnavailable("401", status=401, auth=True) if turn else None
-        )
+        rotated.model.fail = lambda turn: ModelUnavailable("401", auth=True) if turn else None
         await rotated.attempt()
         assert rotated.db.state == "Suspended"
         assert rotated.db.totals.turns == 1

@@ -30,9 +30,9 @@ from tests.runner.rim.toolcalls import (
     until,
 )
 
-from agentrun.errors import ToolServerUnavailable
+from agentrun.errors import NotSent, ToolServerUnavailable
 from agentrun.run.values import ToolAnswer, ToolSilence
-from agentrun.runner.tools import Kind, NotSent, Target
+from agentrun.runner.tools import Kind, Target
 
 ERAS = [MODERN, LEGACY]
 HELLO = {"content": [{"type": "text", "text": "hello"}], "resultType": "complete"}

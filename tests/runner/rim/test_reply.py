@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.runner.rim.replies import Event, block, says, start, stop, text, tool
 
+from agentrun.run.exact import DEPTH_MAX, exact_json, unfit
 from agentrun.run.records import Usage
 from agentrun.run.values import Reply
 from agentrun.runner.model.faults import Kind, TryFailed
@@ -23,7 +24,7 @@ def assemble(events: list[Event]) -> Assembly:
 
 
 def reply(*events: Event, repair: bool = False) -> Reply:
-    return finish(assemble(list(events)), repair=repair)[0]
+    return finish(assemble(list(events)), repair=repair)
 
 
 def refusal(*events: Event, repair: bool = False) -> TryFailed:
@@ -142,17 +143,57 @@ def test_a_call_cut_by_the_output_limit_is_dropped(reason: str) -> None:
     assert len(whole.requested) == 1
 
 
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+UNUSABLE = {
+    "too deep": (json.dumps({"a": nested(DEPTH_MAX)}), False),
+    "one level too deep": (json.dumps({"a": nested(DEPTH_MAX - 2)}), False),
+    "no object": ("[1]", False),
+    "no JSON, on the last try": ('{"a":', True),
+    "a tower, on the last try": ('{"a":' + "[" * 100_000, True),
+    "not a number, on the last try": ('{"a":NaN}', True),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_input_that_cannot_be_used_is_a_call_with_no_arguments(name: str) -> None:
+    """The run refuses such a call and the model is told. The text that it wrote is kept."""
+    text, repair = UNUSABLE[name]
+    got = reply(start(), *tool(0, text), *stop("tool_use"), repair=repair)
+    (call,) = got.requested
+    assert not isinstance(call.arguments, dict)
+    assert text in (call.raw, exact_json(call.arguments).decode())
+    assert got.content[0]["input"] == {}
+
+
+def test_input_as_deep_as_can_be_kept_is_kept() -> None:
+    deep = {"a": nested(DEPTH_MAX - 3)}
+    got = reply(start(), *tool(0, json.dumps(deep)), *stop("tool_use"))
+    assert got.requested[0].arguments == got.content[0]["input"] == deep
+    assert unfit(got.content) is None
+
+
+def test_a_tower_cut_by_the_output_limit_is_dropped() -> None:
+    got = reply(start(), *text(0, "so"), *tool(1, "[" * 100_000), *stop("max_tokens"))
+    assert got.requested == ()
+
+
 BROKEN: dict[str, list[Event]] = {
     "no message_stop": says()[:-1],
     "no message_start": says()[1:],
     "no stop reason": [start(), *text(0, "a"), *stop(None)],
     "input is not JSON": [start(), *tool(0, '{"a":'), *stop("tool_use")],
-    "input is no object": [start(), *tool(0, "[1]"), *stop("tool_use")],
     "input is NaN": [start(), *tool(0, '{"a":NaN}'), *stop("tool_use")],
     "input is infinite": [start(), *tool(0, '{"a":1e400}'), *stop("tool_use")],
     "input has a giant number": [start(), *tool(0, f'{{"a":{"1" * 5000}}}'), *stop("tool_use")],
     "input is a tower": [start(), *tool(0, '{"a":' + "[" * 100_000), *stop("tool_use")],
     "no id": [start(), *tool(0, "{}", id=""), *stop("tool_use")],
+    "a block is a tower": [start(), *block(0, {"type": "map", "x": nested(700)}), *stop()],
     "surrogate in text": [start(), *text(0, "a\ud800b"), *stop()],
     "surrogate in input": [start(), *tool(0, '{"a":"\\ud800"}'), *stop("tool_use")],
 }
@@ -185,8 +226,8 @@ def test_an_event_that_is_no_object_is_a_broken_stream() -> None:
 
 def test_on_the_last_try_lone_surrogates_are_replaced_and_counted() -> None:
     events = [start(), *text(0, "a\ud800"), *tool(1, '{"\\udc00":"\\ud800x"}'), *stop("tool_use")]
-    got, count = finish(assemble(events), repair=True)
-    assert count == 3
+    got = reply(*events, repair=True)
+    assert got.sanitized == 3
     assert got.content[0]["text"] == "a\ufffd"
     assert got.requested[0].arguments == {"\ufffd": "\ufffdx"}
     assert got.requested[0].raw == '{"\\udc00":"\\ud800x"}'

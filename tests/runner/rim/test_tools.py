@@ -20,9 +20,9 @@ from tests.peers.toolserver import Count, counts, lines, requests_file
 from tests.runner.rim.toolcalls import always, outgoing, remote, room, until
 from tests.unit.peers.servers import TOOLSERVER, http_peer
 
-from agentrun.errors import ToolServerUnavailable
+from agentrun.errors import NotSent, ToolServerUnavailable
 from agentrun.run.values import ToolAnswer, ToolSilence
-from agentrun.runner.tools import Kind, NotSent, Target, ToolRoom
+from agentrun.runner.tools import Kind, Target, ToolRoom
 
 TRANSPORTS = ["http", "stdio"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -15,9 +15,9 @@ from tests.runner.rim.toolcalls import always, outgoing, room, until
 from tests.unit.workspace.servers import Folder
 
 from agentrun.api import Persistence
-from agentrun.errors import CheckpointCorrupt, ToolServerUnavailable
+from agentrun.errors import CheckpointCorrupt, NotSent, ToolServerUnavailable
 from agentrun.run.values import ToolAnswer, ToolSilence
-from agentrun.runner.tools import Kind, NotSent, Target, ToolRoom
+from agentrun.runner.tools import Kind, Target, ToolRoom
 from agentrun.runner.tools.files import BATCH, PIECE
 
 FOREVER = 4_000_000_000.0

@@ -88,6 +88,21 @@ def test_half_a_character_anywhere_in_a_reply_does_not_stop_the_run(odd: Reply) 
     survives_a_snapshot(play)
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_call_whose_arguments_cannot_be_used_is_told_to_the_model(gated: bool) -> None:
+    """Nobody is asked about it, nothing is sent, and the run goes on."""
+    unusable = Requested("toolu_1", "ops__look", None, "[" * 500 + "]" * 500)
+    odd = Reply([call()], (unusable,), "tool_use", "m", "msg", Usage(input_tokens=1))
+    policies = [{"tools": ["ops.*"], "approval": "Always"}] if gated else []
+    play = Play(make_spec(toolPolicies=policies), once(odd)).attempt().run()
+    assert ended(play)[0] == "Succeeded"
+    assert play.calls == []
+    (result,) = [r for b in play.boundaries for r in b.records if isinstance(r, ToolResult)]
+    assert (result.origin, result.is_error) == ("invalid", True)
+    assert "nested too deeply" in result.content[0]["text"]
+    survives_a_snapshot(play)
+
+
 def test_half_a_character_in_the_last_words_of_an_error_does_not_stop_the_run() -> None:
     play = Play(make_spec(), once(text(""))).attempt()
     while not isinstance(play.steps()[0], CallModel):

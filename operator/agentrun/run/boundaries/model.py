@@ -25,6 +25,8 @@ from agentrun.run.values import Boundary, LastWord, ModelRequest, Reply, Request
 
 OUTAGE_WAIT_MS = 60_000
 KEY_WAIT_MS = 300_000
+WAIT_MAX_MS = 86_400_000
+"""A provider may ask for longer; a day is a good time to look again."""
 
 
 def after_model(
@@ -77,15 +79,16 @@ def after_model(
 def model_failed(state: State, path: str, error: ModelRefused | ModelUnavailable) -> Boundary:
     """The task fails on a refused request; an unreachable model suspends the run (H34).
 
+    It resumes by itself, not before the provider wants to be asked again.
+
     A key that never worked fails it: there is nothing to keep. One that worked before is rotated
     or out of credit, and days of work are not thrown away for that.
     """
-    bad_key = isinstance(error, ModelUnavailable) and (
-        getattr(error, "auth", False) or getattr(error, "credit", False)
-    )
+    bad_key = isinstance(error, ModelUnavailable) and (error.auth or error.credit)
     if isinstance(error, ModelRefused) or (bad_key and not state.model_ever_answered):
         return _task_failed(state, path, error.message)
-    wait = KEY_WAIT_MS if bad_key else OUTAGE_WAIT_MS
+    asked = min(1000 * (error.retry_after or 0), WAIT_MAX_MS)
+    wait = max(KEY_WAIT_MS if bad_key else OUTAGE_WAIT_MS, int(asked))
     suspend = RunSuspend(
         reason=Reason.MODEL_UNAVAILABLE, message=error.message[:500], not_before_ms=wait
     )

@@ -5,7 +5,7 @@
 
 from agentrun.runner.model.backoff import Backoff
 from agentrun.runner.model.opening import open_model
-from agentrun.runner.model.port import Model, ModelNote, Observe, ProviderUnavailable
+from agentrun.runner.model.port import Model, ModelNote, Observe
 from agentrun.runner.model.preload import preload
 from agentrun.runner.model.settings import Deadlines
 
@@ -15,7 +15,6 @@ __all__ = [
     "Model",
     "ModelNote",
     "Observe",
-    "ProviderUnavailable",
     "open_model",
     "preload",
 ]

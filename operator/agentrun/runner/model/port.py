@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from agentrun.errors import ModelUnavailable
 from agentrun.run.records import Usage
 from agentrun.run.values import ModelRequest, Reply
 
@@ -17,7 +16,7 @@ class Model(Protocol):
     async def complete(self, request: ModelRequest) -> Reply:
         """Send exactly ``request.body`` and return the whole reply.
 
-        Retries inside. Raises ProviderUnavailable (a ModelUnavailable) or ModelRefused. A reply that
+        Retries inside. Raises ModelUnavailable or ModelRefused. A reply that
         broke off is never returned.
         """
         ...
@@ -25,35 +24,6 @@ class Model(Protocol):
     async def close(self) -> None:
         """Close the connections. A request that is under way ends with CancelledError or an error."""
         ...
-
-
-class ProviderUnavailable(ModelUnavailable):
-    """ModelUnavailable, and why: the loop decides from these whether to fail or to suspend (H34).
-
-    ``auth``: the key is missing, wrong or not allowed. ``credit``: the account cannot pay. With
-    either, waiting alone does not help. ``retry_after`` is the provider's own wish in seconds, if it
-    asked for more patience than one attempt has.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        auth: bool = False,
-        credit: bool = False,
-        retry_after: float | None = None,
-        tries: int = 1,
-        attempted: str = "",
-        on: str = "",
-        advice: str = "",
-    ) -> None:
-        super().__init__(message, attempted=attempted, on=on, advice=advice)
-        self.status = status
-        self.auth = auth
-        self.credit = credit
-        self.retry_after = retry_after
-        self.tries = tries
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,13 @@
 """From the assembled stream to a reply that the run can build on, or the reason why it cannot.
 
 What is accepted here is sent back to the provider in every later request, so a reply that it would
-refuse then (two calls with one id, input that is no object, half a character) is not accepted.
+refuse then (two calls with one id, half a character) is not accepted. Input of a call that cannot be
+used is no reason to refuse the reply: the model is told about it, and nobody else can mend it.
 """
 
 from __future__ import annotations
 
-import json
-from typing import NoReturn
-
-from agentrun.run.exact import exact_json
+from agentrun.run.exact import exact_json, parse_json, unfit
 from agentrun.run.records import Json
 from agentrun.run.values import Reply, Requested
 from agentrun.runner.model.faults import Fault, Kind, TryFailed
@@ -19,11 +17,12 @@ from agentrun.runner.tools.surrogates import mend
 _CUT_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
-def finish(assembly: Assembly, *, repair: bool) -> tuple[Reply, int]:
-    """The reply, and how many lone surrogates were replaced in it.
+def finish(assembly: Assembly, *, repair: bool) -> Reply:
+    """The reply.
 
-    They are replaced only with ``repair`` (the last try: better than no reply), otherwise they make
-    the stream a broken one. They are never replaced in thinking, which is signed.
+    With ``repair`` (the last try: better than no reply) lone surrogates are replaced, and the input
+    of a call may be no JSON; otherwise either makes the stream a broken one. Nothing is ever replaced
+    in thinking, which is signed.
     """
     message, reason = assembly.message, assembly.stop_reason
     if not assembly.complete or message is None or reason is None:
@@ -37,22 +36,20 @@ def finish(assembly: Assembly, *, repair: bool) -> tuple[Reply, int]:
     requested: list[Requested] = []
     sanitized = 0
     for block in ordered:
-        value, count = _whole(block, repair=repair)
+        value, arguments, count = _whole(block, repair=repair)
         sanitized += count
         content.append(value)
         if value.get("type") == "tool_use":
-            requested.append(_request(value, block))
+            requested.append(_request(value, arguments, block))
     _demand_different_ids(requested)
-    return (
-        Reply(
-            content=content,
-            requested=tuple(requested),
-            stop_reason=reason,
-            model=str(message.get("model") or ""),
-            message_id=str(message.get("id") or ""),
-            usage=assembly.usage,
-        ),
-        sanitized,
+    return Reply(
+        content=content,
+        requested=tuple(requested),
+        stop_reason=reason,
+        model=str(message.get("model") or ""),
+        message_id=str(message.get("id") or ""),
+        usage=assembly.usage,
+        sanitized=sanitized,
     )
 
 
@@ -61,43 +58,45 @@ def _is_cut(block: Block) -> bool:
     if block.start.get("type") != "tool_use":
         return False
     try:
-        return not isinstance(json.loads("".join(block.input_text)), dict)
+        return not isinstance(parse_json("".join(block.input_text)), dict)
     except ValueError:
         return True
 
 
-def _whole(block: Block, *, repair: bool) -> tuple[dict[str, Json], int]:
+def _whole(block: Block, *, repair: bool) -> tuple[dict[str, Json], Json, int]:
+    """The block, its input as the call's arguments (None: unusable), and the surrogates replaced.
+
+    The provider takes only objects back, so unusable input is an empty one in the conversation.
+    """
     value = block.value()
     text = "".join(block.input_text)
     if text.strip():
-        value["input"] = _parse(text)
-    mended, count = mend(value)
+        value["input"] = _parse(text, repair=repair)
+    try:
+        mended, count = mend(value)
+    except RecursionError:
+        broken("a block is nested too deeply")
     if count and (not repair or "signature" in value):
         broken("half a character (lone surrogate) in the reply")
-    return mended, count
+    arguments = mended.get("input", {})
+    if value.get("type") == "tool_use" and not isinstance(arguments, dict):
+        mended = {**mended, "input": {}}
+    return mended, arguments, count
 
 
-def _parse(text: str) -> Json:
+def _parse(text: str, *, repair: bool) -> Json:
+    """The input; None for what is too deep to be kept, and with ``repair`` for what is no JSON."""
     try:
-        value = json.loads(text, parse_constant=_no_number)
-        exact_json(value)
-    except RecursionError:
-        broken("tool input is nested too deeply")
+        value = parse_json(text)
     except ValueError:
-        broken("tool input is not JSON")
-    return value
+        return None if repair else broken("tool input is not JSON")
+    return value if unfit([{"input": value}]) is None else None
 
 
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-def _request(value: dict[str, Json], block: Block) -> Requested:
-    call, name, arguments = value.get("id"), value.get("name"), value.get("input", {})
+def _request(value: dict[str, Json], arguments: Json, block: Block) -> Requested:
+    call, name = value.get("id"), value.get("name")
     if not (isinstance(call, str) and call and isinstance(name, str) and name):
         broken("a tool call without id or name")
-    if not isinstance(arguments, dict):
-        broken("tool input is not an object")
     text = "".join(block.input_text)
     same = not text.strip() or text == exact_json(arguments).decode()
     return Requested(call, name, arguments, None if same else text)

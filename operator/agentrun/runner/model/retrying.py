@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from agentrun.errors import ModelRefused
+from agentrun.errors import ModelRefused, ModelUnavailable
 from agentrun.run.values import ModelRequest, Reply
 from agentrun.runner.model.backoff import Backoff
 from agentrun.runner.model.faults import Fault, Kind, TryFailed
-from agentrun.runner.model.port import Clock, ModelNote, Observe, ProviderUnavailable, Random, Sleep
+from agentrun.runner.model.port import Clock, ModelNote, Observe, Random, Sleep
 from agentrun.runner.model.preload import preload
 from agentrun.runner.model.reply import finish
 from agentrun.runner.model.settings import NO_KEY, OWN_ADDRESS, Settings
@@ -53,12 +53,14 @@ class RetryingModel:
             tried += 1
             started = self._clock()
             try:
-                reply, mended = await self._once(sdk, request, tried, started)
+                reply = await self._once(sdk, request, tried, started)
             except TryFailed as failed:
                 wait = self._next(request, failed, tried, started)
             else:
                 spent = self._clock() - started
-                note = ModelNote("replied", tried, spent, 200, usage=reply.usage, sanitized=mended)
+                note = ModelNote(
+                    "replied", tried, spent, 200, usage=reply.usage, sanitized=reply.sanitized
+                )
                 self._observe(note)
                 return reply
             await self._sleep(wait)
@@ -74,9 +76,7 @@ class RetryingModel:
             self._sdk = self._sdk or opened(self._settings)
         return self._sdk
 
-    async def _once(
-        self, sdk: Sdk, request: ModelRequest, tried: int, started: float
-    ) -> tuple[Reply, int]:
+    async def _once(self, sdk: Sdk, request: ModelRequest, tried: int, started: float) -> Reply:
         assembly = await sdk.once(request.body, self._pulse(tried, started))
         try:
             return finish(assembly, repair=tried > self._retries)
@@ -122,13 +122,11 @@ class RetryingModel:
         if fault.kind in (Kind.REFUSED, Kind.REPLY):
             return ModelRefused(fault.why, attempted=_ASK, on=on)
         account = fault.kind is Kind.ACCOUNT
-        return ProviderUnavailable(
+        return ModelUnavailable(
             fault.why if tried == 1 else f"{fault.why} ({tried} tries)",
-            status=fault.status,
             auth=account,
             credit=fault.credit,
             retry_after=fault.retry_after,
-            tries=tried,
             attempted=_ASK,
             on=on,
             advice="Check the key and the account" if account else "",
@@ -136,7 +134,7 @@ class RetryingModel:
 
     def _demand_key(self) -> None:
         if self._settings.url == OWN_ADDRESS and self._settings.api_key == NO_KEY:
-            raise ProviderUnavailable(
+            raise ModelUnavailable(
                 "no API key is given",
                 auth=True,
                 attempted=_ASK,

@@ -4,7 +4,7 @@
 """
 
 from agentrun.runner.tools.opening import open_targets, open_tools
-from agentrun.runner.tools.port import Fetch, Files, NotSent, OfferedTool, ToolRoom
+from agentrun.runner.tools.port import Fetch, Files, OfferedTool, ToolRoom
 from agentrun.runner.tools.preload import preload
 from agentrun.runner.tools.targets import Kind, Target
 
@@ -12,7 +12,6 @@ __all__ = [
     "Fetch",
     "Files",
     "Kind",
-    "NotSent",
     "OfferedTool",
     "Target",
     "ToolRoom",

@@ -78,4 +78,7 @@ def _text(text: str) -> dict[str, Json]:
 
 
 def _dump(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return "[nested too deeply to be shown]"

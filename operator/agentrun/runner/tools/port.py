@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentrun.errors import ToolServerUnavailable
 from agentrun.run.records import Json
 from agentrun.run.values import OutgoingCall, ToolOutcome
 
@@ -19,10 +18,6 @@ Files = Mapping[str, tuple[str, int, int]]
 
 Fetch = Callable[[Sequence[str]], Awaitable[Mapping[str, bytes]]]
 """Contents by sha256, from the store."""
-
-
-class NotSent(ToolServerUnavailable):
-    """``may_send`` said no when the bytes were about to leave: nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)

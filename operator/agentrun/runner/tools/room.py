@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from agentrun.errors import ToolServerUnavailable
+from agentrun.errors import NotSent, ToolServerUnavailable
 from agentrun.run.records import Json
 from agentrun.run.values import OutgoingCall, ToolAnswer, ToolOutcome, ToolSilence
 from agentrun.runner.tools.content import error_content, result_content
 from agentrun.runner.tools.exchange import Exchange
 from agentrun.runner.tools.files import NotCaptured
 from agentrun.runner.tools.meta import call_meta
-from agentrun.runner.tools.port import Fetch, Files, NotSent, OfferedTool
+from agentrun.runner.tools.port import Fetch, Files, OfferedTool
 from agentrun.runner.tools.server import Patience, Server
 from agentrun.runner.tools.surrogates import mend
 from agentrun.runner.tools.targets import Target
