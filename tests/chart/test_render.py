@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 from helm_python.errors import HelmError
@@ -56,6 +58,19 @@ def test_the_operator_pod_is_restricted() -> None:
         assert "value" not in next(env for env in container["env"] if env["name"] == "AGENTRUN_DSN")
 
 
+def test_the_administrators_policy_reaches_the_operator_and_restarts_it() -> None:
+    def rendered(policy: dict) -> tuple[str, str]:
+        items = render("agentrun", {"policy": policy})
+        (config,) = of_kind(items, "ConfigMap")
+        (deployment,) = of_kind(items, "Deployment")
+        annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+        return config["data"]["policy.json"], annotations["checksum/config"]
+
+    text, checksum = rendered({"images": ["registry.example/*"]})
+    assert json.loads(text) == {"images": ["registry.example/*"]}
+    assert checksum != rendered({})[1]
+
+
 def test_the_operator_replaces_itself_and_never_runs_twice() -> None:
     (deployment,) = of_kind(render("agentrun"), "Deployment")
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
@@ -76,6 +91,8 @@ def test_policies_name_the_operators_own_service_account() -> None:
         {"image": {"repository": ""}},
         {"image": {"repository": "x", "digest": "latest"}},
         {"approvals": {"acceptUnverified": "yes"}},
+        {"policy": {"imagess": []}},
+        {"policy": {"images": "registry.example/*"}},
     ],
 )
 def test_wrong_values_are_refused(values: dict) -> None:

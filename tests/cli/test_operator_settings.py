@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import aiohttp
 import pytest
 from tests.controller.test_app import Stage
 from tests.controller.worlds import KEY, run
 
+from agentrun.api.validation import DEFAULT_POLICY
 from agentrun.cli.health import serve_health
 from agentrun.cli.operator import operator_settings, pod_defaults
 from agentrun.errors import UsageError
@@ -40,6 +43,33 @@ def test_credentials_of_the_operator_never_reach_a_pods_manifest(name: str) -> N
 def test_runner_pods_pull_as_the_chart_says() -> None:
     assert pod_defaults({"AGENTRUN_IMAGE_PULL_POLICY": "Never"}).image_pull_policy == "Never"
     assert pod_defaults({}).image_pull_policy == "IfNotPresent"
+
+
+def test_the_administrator_allows_by_the_charts_policy(tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text('{"serviceAccounts": ["bedrock"], "commandServers": true}')
+    policy = operator_settings({**IMAGE, "AGENTRUN_POLICY": str(file)}).policy
+    assert (policy.service_accounts, policy.command_servers) == (("bedrock",), True)
+    assert policy.pod_env == DEFAULT_POLICY.pod_env
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"imagess": []}', '{"images": true}', '{"commandServers": "yes"}', '{"pricing": []}', "[]"],
+)
+def test_a_policy_that_cannot_be_meant_stops_the_operator(tmp_path: Path, text: str) -> None:
+    """Taken for the default, a misspelt list would allow everything."""
+    file = tmp_path / "policy.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match="AGENTRUN_POLICY"):
+        operator_settings({**IMAGE, "AGENTRUN_POLICY": str(file)})
+
+
+def test_a_price_table_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "pricing.json"
+    file.write_text('{"m": {"inputPerMTok": "3", "outputPerMTok": "15"}}')
+    found = operator_settings({**IMAGE, "AGENTRUN_PRICING": str(file)}).policy.pricing
+    assert found["m"].input_per_m_tok == "3"
 
 
 def test_a_setting_that_is_no_number_is_named() -> None:

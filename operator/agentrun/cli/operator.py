@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import StrictBool, TypeAdapter
+from pydantic.alias_generators import to_camel
 
 from agentrun import __version__
 from agentrun.api import Pricing
-from agentrun.api.validation import DEFAULT_POLICY
+from agentrun.api.validation import DEFAULT_POLICY, AdminPolicy
 from agentrun.cli.health import serve_health
 from agentrun.cluster.environment import handed_on
 from agentrun.cluster.kube.containers import PodDefaults
@@ -27,6 +28,16 @@ from agentrun.telemetry.metrics import Metrics
 HEALTH_PORT = 8080
 PLAIN_TEXT = ("agentrun", "kopf")
 """Loggers that speak about objects and never about content: ours, and the watch's."""
+
+T = TypeVar("T")
+
+_PRICES = TypeAdapter(dict[str, Pricing])
+_PRICES_EXAMPLE = '{"model": {"inputPerMTok": "3", "outputPerMTok": "15"}}'
+_POLICY: TypeAdapter[dict[str, bool | tuple[str, ...]]] = TypeAdapter(
+    dict[str, StrictBool | tuple[str, ...]]
+)
+_POLICY_EXAMPLE = '{"images": ["registry.example/*"], "commandServers": false}'
+_POLICY_FIELDS = {to_camel(f.name): f.name for f in fields(AdminPolicy) if f.name != "pricing"}
 
 
 async def run_operator(environ: Mapping[str, str]) -> int:
@@ -85,7 +96,10 @@ def operator_settings(environ: Mapping[str, str]) -> Settings:
         controller_name=environ.get("AGENTRUN_CONTROLLER_NAME", ""),
         image=image,
         workspace_image=environ.get("AGENTRUN_WORKSPACE_IMAGE") or image,
-        policy=replace(DEFAULT_POLICY, pricing=prices(environ.get("AGENTRUN_PRICING"))),
+        policy=replace(
+            admin_policy(environ.get("AGENTRUN_POLICY")),
+            pricing=prices(environ.get("AGENTRUN_PRICING")),
+        ),
         accept_unverified_decisions=environ.get("AGENTRUN_ACCEPT_UNVERIFIED") == "true",
         backoff_base=_number(environ, "AGENTRUN_BACKOFF_SECONDS", 10.0),
         settle_slack=_number(environ, "AGENTRUN_SETTLE_SECONDS", 30.0),
@@ -105,17 +119,37 @@ def pod_defaults(environ: Mapping[str, str]) -> PodDefaults:
 
 def prices(path: str | None) -> dict[str, Pricing]:
     """The operator's price table: model name to prices."""
-    if not path:
-        return {}
+    return _file("AGENTRUN_PRICING", path, _PRICES, _PRICES_EXAMPLE) if path else {}
+
+
+def admin_policy(path: str | None) -> AdminPolicy:
+    """What the administrator allows; what the file does not name stays at its default."""
+    given = _file("AGENTRUN_POLICY", path, _POLICY, _POLICY_EXAMPLE) if path else {}
+    changes: dict[str, Any] = {}
+    for name, value in given.items():
+        field = _POLICY_FIELDS.get(name)
+        if field is None or isinstance(value, bool) is not isinstance(
+            getattr(DEFAULT_POLICY, field), bool
+        ):
+            raise UsageError(
+                f"{name} cannot be set so",
+                attempted="read AGENTRUN_POLICY",
+                on=path or "",
+                advice=f"Names: {', '.join(_POLICY_FIELDS)}. {_POLICY_EXAMPLE}",
+            )
+        changes[field] = value
+    return replace(DEFAULT_POLICY, **changes)
+
+
+def _file(name: str, path: str, shape: TypeAdapter[T], example: str) -> T:
     try:
-        table = json.loads(Path(path).read_text(encoding="utf-8"))
-        return {model: Pricing.model_validate(price) for model, price in table.items()}
-    except (OSError, ValueError, AttributeError, ValidationError) as error:
+        return shape.validate_json(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
         raise UsageError(
-            f"not a price table ({type(error).__name__})",
-            attempted="read AGENTRUN_PRICING",
+            f"it cannot be used ({type(error).__name__})",
+            attempted=f"read {name}",
             on=path,
-            advice='It is JSON: {"model": {"inputPerMTok": "3", "outputPerMTok": "15"}}',
+            advice=f"It is JSON: {example}",
         ) from None
 
 
