@@ -84,10 +84,11 @@ async def test_a_scrape_shows_what_the_operator_has_done() -> None:
     stage.start()
     await stage.until(lambda: stage.cluster.runs[KEY].status is not None)
     served = await serve_health(0, stage.operator, metrics)
+    port = next(address[1] for address in served.addresses if len(address) == 2)  # IPv4
     try:
         async with (
             aiohttp.ClientSession() as client,
-            client.get(f"http://127.0.0.1:{served.addresses[0][1]}/metrics") as answer,
+            client.get(f"http://127.0.0.1:{port}/metrics") as answer,
         ):
             assert "version=" in answer.headers["Content-Type"]
             lines = (await answer.text()).splitlines()
