@@ -128,10 +128,13 @@ def test_a_lease_that_expires_during_the_backoff_is_not_a_second_fault() -> None
     assert "Mint" not in kinds(world(row=late, pods=(CRASH,)))
 
 
-def test_h29_a_newer_record_is_retried_later_and_costs_nothing() -> None:
-    end = ContainerEnd(75, "Error", None, '{"reason": "CheckpointNewer", "message": "version 2"}')
+@pytest.mark.parametrize("reason", ["CheckpointNewer", "StoreRegressed"])
+def test_h29_a_record_that_cannot_be_gone_on_with_is_tried_later_and_costs_nothing(
+    reason: str,
+) -> None:
+    end = ContainerEnd(75, "Error", None, f'{{"reason": "{reason}", "message": "why"}}')
     at = world(row=row(app_faults=6, faults_at_progress=2), pods=(ended_pod(75, runner_end=end),))
-    assert first(at) == Charge(AttemptEnd("CheckpointNewer", "None", 75), 300_000)
+    assert first(at) == Charge(AttemptEnd(reason, "None", 75), 300_000)
 
 
 def test_the_words_of_a_bad_configuration_reach_the_user() -> None:

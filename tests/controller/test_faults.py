@@ -188,6 +188,7 @@ def test_the_termination_line_is_a_hint(message: str, reason: str | None, text: 
         (78, "", "BadConfiguration", NOBODY),
         (1, '{"reason": "CheckpointCorrupt", "message": "gap"}', None, APP),
         (75, '{"reason": "CheckpointNewer", "message": "version 2"}', None, NOBODY),
+        (75, '{"reason": "StoreRegressed", "message": "at 3"}', None, NOBODY),
         (75, '{"reason": "StoreUnavailable", "message": ""}', None, APP),
     ],
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.controller.worlds import (
     NOW,
     ago,
+    ahead,
     approval,
     attempt,
     charged_row,
@@ -221,6 +222,15 @@ def test_conditions_of_other_writers_are_kept() -> None:
 def test_checkpoint_healthy(at: World, status: str, reason: str) -> None:
     (said,) = [c for c in shown(at).conditions if c.type == "CheckpointHealthy"]
     assert (said.status, said.reason) == (status, reason)
+
+
+@pytest.mark.parametrize("cause", ["CheckpointNewer", "StoreRegressed"])
+def test_a_run_whose_record_cannot_be_gone_on_with_waits_and_says_why(cause: str) -> None:
+    lost = attempt(1, ended_at=ago(minutes=1), cause=cause, fault="None")
+    waiting = shown(world(row=row(attempts=(lost,), retry_at=ahead(minutes=4))))
+    assert (waiting.phase, waiting.reason) == ("Pending", cause)
+    (healthy,) = [c for c in waiting.conditions if c.type == "CheckpointHealthy"]
+    assert (healthy.status, healthy.reason) == ("False", cause)
 
 
 def test_attempts_are_linked_to_the_one_before() -> None:

@@ -32,8 +32,8 @@ class Settings:
     """Added to the pod's grace period before the operator writes the outcome itself (DESIGN 10)."""
     resume_wait: float = 60.0
     """Wait of a self-suspended run that gave none (ModelUnavailable): it never spins (H68)."""
-    newer_wait: float = 300.0
-    """Between two attempts to read a record that a newer release wrote (H29)."""
+    record_wait: float = 300.0
+    """Between two attempts on a record that a newer release wrote (H29) or the store lost a part of."""
     keep_failed_pod: float = 3600.0
 
     poll: float = 1.0

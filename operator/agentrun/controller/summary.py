@@ -30,6 +30,12 @@ PHASE_OF = {
 }
 """A revoked run that is still looked at belongs to an object on its way out."""
 
+UNUSABLE_RECORD = {
+    str(Reason.CHECKPOINT_NEWER): "the record was written by a newer release; this one waits",
+    str(Reason.STORE_REGRESSED): "the store lost commits that it had acknowledged; the run waits",
+}
+"""By the cause of an attempt that could do nothing with what it found."""
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -103,9 +109,8 @@ def _active(world: World, row: RunRow) -> Summary:
 def _backing_off(row: RunRow) -> Summary:
     attempt = current_attempt(row)
     cause = word(attempt.cause) if attempt is not None else ""
-    if cause == Reason.CHECKPOINT_NEWER:
-        message = "the record was written by a newer release; this one waits"
-        return Summary(Phase.PENDING, Reason.CHECKPOINT_NEWER, message)
+    if cause in UNUSABLE_RECORD:
+        return Summary(Phase.PENDING, cause, UNUSABLE_RECORD[cause])
     message = f"attempt {row.attempt} ended with {cause}" if cause else ""
     return Summary(Phase.PENDING, Reason.BACK_OFF, message, moving=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from agentrun.api import AgentRunSpec, Reason
 from agentrun.controller.actions import Actions, Charge, CreatePod, Emit, Finish, Mint
-from agentrun.controller.plan.faults import APP, INFRA, Verdict
+from agentrun.controller.plan.faults import APP, INFRA, UNUSABLE, Verdict
 from agentrun.controller.settings import Settings
 from agentrun.store.rows import RunRow, RunState
 
@@ -34,8 +34,8 @@ def after_end(
     if outcome is not None:
         return (outcome,)
     end = verdict.end
-    if end.cause == Reason.CHECKPOINT_NEWER:
-        return (Charge(end, int(settings.newer_wait * 1000)), _warn("CheckpointNewer", verdict))
+    if end.cause in UNUSABLE:
+        return (Charge(end, int(settings.record_wait * 1000)), _warn(end.cause, verdict))
     if end.fault == APP:
         wait = backoff_ms(settings, row.backoff_step)
         return (Charge(end, wait), _warn("AttemptFailed", verdict))

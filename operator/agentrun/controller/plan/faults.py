@@ -35,8 +35,10 @@ HINTS = frozenset(
         Reason.CHECKPOINT_NEWER,
     }
 )
-"""Reasons that a runner's termination line may give. They name what happened; only CheckpointNewer
-changes who pays for it, because nothing was tried."""
+"""Reasons that a runner's termination line may give. They name what happened; only those in
+``UNUSABLE`` change who pays for it."""
+UNUSABLE = frozenset({Reason.CHECKPOINT_NEWER, Reason.STORE_REGRESSED})
+"""The record cannot be gone on with, now and from here, and the runner did not try."""
 HINT_MAX = 512
 
 
@@ -93,12 +95,10 @@ def _never_claimed(case: Case) -> Verdict | None:
     return None
 
 
-def _newer_record(case: Case) -> Verdict | None:
-    """The image cannot read what a newer release wrote: wait, consume nothing (H29)."""
+def _unusable_record(case: Case) -> Verdict | None:
+    """A newer release wrote it (H29), or the store lost a part of it: wait, consume nothing."""
     reason, text = said(case.pod.runner_end if case.pod else None)
-    if reason is Reason.CHECKPOINT_NEWER:
-        return _verdict(case, Reason.CHECKPOINT_NEWER, NOBODY, message=text)
-    return None
+    return _verdict(case, reason, NOBODY, message=text) if reason in UNUSABLE else None
 
 
 def _bad_configuration(case: Case) -> Verdict | None:
@@ -159,7 +159,7 @@ LIST: tuple[Callable[[Case], Verdict | None], ...] = (
     _not_active,
     _fence_moved,
     _never_claimed,
-    _newer_record,
+    _unusable_record,
     _bad_configuration,
     _own_limits,
     _taken_away,
