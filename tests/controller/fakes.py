@@ -444,11 +444,12 @@ class FakeStore:
         return self._put(self._close(row, RunState.REVOKED, reason, "", None))
 
     async def bind_approval(
-        self, approval_id: str, object_uid: str, seen_object_uid: str | None
+        self, run_uid: str, approval_id: str, object_uid: str, seen_object_uid: str | None
     ) -> bool:
         self._ask()
         approval = self.approvals[approval_id]
-        if approval.state != "Pending" or approval.object_uid != seen_object_uid:
+        theirs = approval.run_uid == run_uid and approval.state == "Pending"
+        if not theirs or approval.object_uid != seen_object_uid:
             return False
         self.approvals[approval_id] = replace(approval, object_uid=object_uid)
         return True

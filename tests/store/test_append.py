@@ -419,7 +419,7 @@ async def test_h9_nothing_that_happens_to_a_live_run_collects_its_blobs(
     asked = question(uid)
     await successor.append(commit("approval/request", approvals=(asked,)), totals())
     await successor.append(commit("run/suspend"), totals(), end=SUSPENDED)
-    assert await operator.bind_approval(asked.id, "object", None)
+    assert await operator.bind_approval(uid, asked.id, "object", None)
     resumed = await world.decide(await world.row(uid))
     assert resumed is not None
     wish = (uid, resumed.object_uid, 2, Requested.SUSPEND, "User", "", Budgets())

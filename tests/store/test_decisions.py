@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -99,7 +100,7 @@ async def test_h13_not_while_a_sibling_is_at_work(world: World) -> None:
     runner, claim = await world.active()
     asked = question(claim.run_uid)
     await runner.append(commit("approval/request", approvals=(asked,)), totals())
-    assert await world.operator.bind_approval(asked.id, "object", None)
+    assert await world.operator.bind_approval(claim.run_uid, asked.id, "object", None)
     early = await world.row(claim.run_uid)
     assert await world.decide(early) is None
     assert await runner.append(commit(ref="result:main/1/1/1"), totals()) == 3, "not refused"
@@ -156,7 +157,7 @@ async def test_a_wait_that_is_not_over_is_waited_for(world: World) -> None:
     await runner.append(commit("approval/request", approvals=(asked,)), totals())
     waits = replace(SUSPENDED, wait_ms=3_600_000)
     await runner.append(commit("run/suspend"), totals(), end=waits)
-    assert await world.operator.bind_approval(asked.id, "object", None)
+    assert await world.operator.bind_approval(claim.run_uid, asked.id, "object", None)
     after = await world.decide(await world.row(claim.run_uid))
     assert after is not None
     assert after.state is RunState.SUSPENDED
@@ -173,7 +174,7 @@ async def test_h67_a_second_question_about_one_call_has_its_own_decision(world: 
     assert again.id != row.pending_approvals[0].id
     await runner.append(commit("approval/request", approvals=(again,)), totals())
     await runner.append(commit("run/suspend"), totals(), end=SUSPENDED)
-    assert await world.operator.bind_approval(again.id, "object-2", None)
+    assert await world.operator.bind_approval(row.run_uid, again.id, "object-2", None)
     second = await world.row(row.run_uid)
     assert [a.ordinal for a in second.pending_approvals] == [2]
     assert await world.decide(row, 0) is None, "the first answer is not spent on it"
@@ -184,7 +185,7 @@ async def test_h71_objects_are_bound_by_compare_and_set(world: World) -> None:
     runner, claim = await world.active()
     asked = question(claim.run_uid)
     await runner.append(commit("approval/request", approvals=(asked,)), totals())
-    bind = world.operator.bind_approval
+    bind = partial(world.operator.bind_approval, claim.run_uid)
     assert not await bind(asked.id, "a", "never-was")
     assert await bind(asked.id, "a", None)
     assert not await bind(asked.id, "b", None)
@@ -194,11 +195,30 @@ async def test_h71_objects_are_bound_by_compare_and_set(world: World) -> None:
     assert approval.object_uid == "b"
 
 
+async def test_a_question_of_the_same_name_in_another_run_is_another_question(
+    world: World,
+) -> None:
+    """A runner names its questions; one that takes another run's name must not keep that run from
+    asking, nor get its object or its decision."""
+    hostile, theirs = await world.active()
+    runner, claim = await world.active()
+    asked = question(claim.run_uid)
+    await hostile.append(commit("approval/request", approvals=(asked,)), totals())
+    await runner.append(commit("approval/request", approvals=(asked,)), totals())
+    await runner.append(commit("run/suspend"), totals(), end=SUSPENDED)
+    assert await world.operator.bind_approval(claim.run_uid, asked.id, "object", None)
+    assert await world.decide(await world.row(claim.run_uid)) is not None
+    (left,) = (await world.row(theirs.run_uid)).pending_approvals
+    assert left.object_uid is None
+
+
 async def test_a_decided_question_is_bound_to_nothing_else(world: World) -> None:
     row = await world.suspended(2)
     approval = row.pending_approvals[0]
     assert await world.decide(row, 0) is not None
-    assert not await world.operator.bind_approval(approval.id, "forged", approval.object_uid)
+    assert not await world.operator.bind_approval(
+        row.run_uid, approval.id, "forged", approval.object_uid
+    )
 
 
 async def test_h71_a_question_without_an_object_cannot_be_decided(world: World) -> None:

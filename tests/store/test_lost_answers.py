@@ -91,7 +91,7 @@ async def test_h69_a_lost_suspension_and_a_decision_that_moves_the_row(
         runner, claim = await world.active(options={"dsn": proxy.client_dsn})
         asked = question(claim.run_uid)
         await runner.append(commit("approval/request", approvals=(asked,)), totals())
-        assert await world.operator.bind_approval(asked.id, "object", None)
+        assert await world.operator.bind_approval(claim.run_uid, asked.id, "object", None)
         proxy.rule("lose-answer", b"append_group")
         retries = proxy.rule("lose-request", b"append_group", times=1_000_000)
         last = asyncio.ensure_future(runner.append(commit("run/suspend"), totals(), end=SUSPENDED))

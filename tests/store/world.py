@@ -173,10 +173,13 @@ class World:
             asked = question(claim.run_uid, f"main/1/1/{index}")
             await runner.append(commit("approval/request", approvals=(asked,)), totals(1))
         await runner.append(commit("run/suspend", progress=False), totals(1), end=SUSPENDED)
-        row = await self.row(claim.run_uid)
+        run = claim.run_uid
+        row = await self.row(run)
         for approval in row.pending_approvals:
-            assert await self.operator.bind_approval(approval.id, f"object-of-{approval.id}", None)
-        return await self.row(claim.run_uid)
+            assert await self.operator.bind_approval(
+                run, approval.id, f"object-of-{approval.id}", None
+            )
+        return await self.row(run)
 
     async def row(self, run_uid: str) -> RunRow:
         """The run as an operator sees it."""

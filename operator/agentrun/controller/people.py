@@ -37,7 +37,9 @@ async def create_approval(hands: Hands, at: Pass, action: CreateApproval) -> Non
     hands.reach(AFTER_APPROVAL_CREATE)
     hands.cache.put_approval(approval)
     uid = approval.metadata.uid
-    if not await hands.store.bind_approval(action.request.id, uid, action.replaces):
+    if not await hands.store.bind_approval(
+        action.request.run_uid, action.request.id, uid, action.replaces
+    ):
         at.stop = True
 
 

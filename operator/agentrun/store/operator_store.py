@@ -185,13 +185,14 @@ class PostgresOperatorStore:
         return await self._act("revoke", run_uid=run_uid, object_uid=object_uid, reason=reason)
 
     async def bind_approval(
-        self, approval_id: str, object_uid: str, seen_object_uid: str | None
+        self, run_uid: str, approval_id: str, object_uid: str, seen_object_uid: str | None
     ) -> bool:
         """Remember which object stands for the question."""
         rows = await self._query(
             "bind_approval",
-            approval_id,
+            f"run {run_uid}",
             tuple_row,
+            run_uid=run_uid,
             id=approval_id,
             object_uid=object_uid,
             seen_object_uid=seen_object_uid,

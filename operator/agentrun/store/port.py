@@ -130,7 +130,7 @@ class RunnerStore(Protocol):
         Concurrent calls are grouped into one statement, one row each, in call order. Returns only
         when the commit has landed; retried through outages by write_id until it has, is fenced
         (Fenced), is refused for good (StoreRefused, only for the culprit of a group), or the store
-        went backwards (StoreRegressed). ``uncommitted_since`` says how old the tail is meanwhile.
+        went backwards (StoreRegressed). ``uncommitted_age`` says how old the tail is meanwhile.
         """
         ...
 
@@ -323,7 +323,7 @@ class OperatorStore(Protocol):
         ...
 
     async def bind_approval(
-        self, approval_id: str, object_uid: str, seen_object_uid: str | None
+        self, run_uid: str, approval_id: str, object_uid: str, seen_object_uid: str | None
     ) -> bool:
         """Remember which object stands for the question (H71)."""
         ...

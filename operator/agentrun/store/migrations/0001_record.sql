@@ -178,9 +178,10 @@ CREATE TABLE agentrun.attempt_secret (
   PRIMARY KEY (run_uid, fence, hash)
 );
 
--- Questions to people, written in the statement that commits the request.
+-- Questions to people, written in the statement that commits the request. The runner names them, so
+-- a name counts within its run only: nobody can take one that another run will need.
 CREATE TABLE agentrun.approval (
-  id               text COLLATE "C" PRIMARY KEY CHECK (octet_length(id) <= 128),
+  id               text COLLATE "C" NOT NULL CHECK (octet_length(id) <= 128),
   run_uid          text COLLATE "C" NOT NULL,
   scope            text NOT NULL,
   boundary         text NOT NULL,
@@ -196,7 +197,8 @@ CREATE TABLE agentrun.approval (
   requested_seq    bigint NOT NULL,
   decided_by       text,
   decided_at       timestamptz,
-  consumed_attempt integer
+  consumed_attempt integer,
+  PRIMARY KEY (run_uid, id)
 );
 CREATE INDEX approval_pending ON agentrun.approval (run_uid) WHERE state = 'Pending';
 

@@ -414,11 +414,12 @@ END
 $$;
 
 -- Remember which object stands for a question, by compare-and-set (H71).
-CREATE FUNCTION agentrun.bind_approval_v1(p_id text, p_object_uid text, p_seen_object_uid text)
+CREATE FUNCTION agentrun.bind_approval_v1(p_run_uid text, p_id text, p_object_uid text,
+                                          p_seen_object_uid text)
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   UPDATE agentrun.approval a SET object_uid = p_object_uid
-   WHERE a.id = p_id AND a.state = 'Pending'
+   WHERE a.run_uid = p_run_uid AND a.id = p_id AND a.state = 'Pending'
      AND a.object_uid IS NOT DISTINCT FROM p_seen_object_uid;
   RETURN FOUND;
 END

@@ -74,7 +74,7 @@ SELECT * FROM agentrun.suspend_v1(
 SELECT * FROM agentrun.revoke_v1(%(run_uid)s, %(object_uid)s, %(reason)s)
 
 -- name: bind_approval
-SELECT agentrun.bind_approval_v1(%(id)s, %(object_uid)s, %(seen_object_uid)s)
+SELECT agentrun.bind_approval_v1(%(run_uid)s, %(id)s, %(object_uid)s, %(seen_object_uid)s)
 
 -- name: decide
 SELECT * FROM agentrun.decide_v1(
