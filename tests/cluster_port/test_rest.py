@@ -26,14 +26,17 @@ from agentrun.errors import (
 )
 
 
-def status(reason: str, message: str = "") -> str:
-    return json.dumps({"kind": "Status", "reason": reason, "message": message})
+def status(reason: str, message: str = "", **details: str) -> str:
+    return json.dumps({"kind": "Status", "reason": reason, "message": message, "details": details})
 
 
 @pytest.mark.parametrize(
     ("code", "text", "expected"),
     [
-        (404, status("NotFound"), NotFound),
+        (404, status("NotFound", "no such pod", name="one"), NotFound),
+        (404, status("NotFound", "could not find the requested resource"), ClusterUnavailable),
+        (404, "404 page not found", ClusterUnavailable),
+        (404, "[]", ClusterUnavailable),
         (409, status("AlreadyExists"), AlreadyExists),
         (409, status("Conflict"), Conflict),
         (409, "", Conflict),
@@ -146,7 +149,8 @@ def ok(body: Any) -> web.Response:
 
 async def test_every_request_is_counted_by_verb_resource_and_code() -> None:
     codes = [200, 404, 201, 409]
-    async with fake(lambda n, _: web.json_response({}, status=codes[n - 1])) as api:
+    body = {"details": {"name": "one"}}
+    async with fake(lambda n, _: web.json_response(body, status=codes[n - 1])) as api:
         await api.rest.call("get", PODS, "team", "one")
         with pytest.raises(NotFound):
             await api.rest.call("get", PODS, "team", "one")

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
@@ -43,12 +44,18 @@ class Expired(ClusterError):
 def refusal(status: int, text: str, attempted: str, on: str) -> ClusterError:
     """The error for an answer that is no success.
 
-    AlreadyExists and Conflict share the status 409; the reason in the body tells them apart.
+    AlreadyExists and Conflict share the status 409; the reason in the body tells them apart. A 404
+    speaks of an object only if it names one: a kind that is not served (yet) and a proxy that has
+    lost its way answer 404 as well, and what is not there is revoked or replaced.
     """
-    reason, message = _explained(text)
+    told = _explained(text)
+    reason, message = told.reason, told.message
     where = {"attempted": attempted, "on": on}
-    if status == 404:
+    if status == 404 and told.name:
         return NotFound(message or "no such object", **where)
+    if status == 404:
+        advice = "Are the custom resources installed, and is this the API server?"
+        return ClusterUnavailable(message or "nothing is served there", **where, advice=advice)
     if status == 409 and reason == "AlreadyExists":
         return AlreadyExists("an object of that name exists", **where)
     if status == 409:
@@ -85,13 +92,22 @@ def reachable(attempted: str, on: str) -> Iterator[None]:
         ) from error
 
 
-def _explained(text: str) -> tuple[str, str]:
-    """Reason and message of a Status, values taken out."""
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a Status says: values are taken out of the message; ``name`` is of the object at fault."""
+
+    reason: str = ""
+    message: str = ""
+    name: str = ""
+
+
+def _explained(text: str) -> _Told:
     try:
         status: Any = json.loads(text)
     except ValueError:
-        return "", ""
+        return _Told()
     if not isinstance(status, dict):
-        return "", ""
+        return _Told()
     message = _VALUE.sub(r"\1", str(status.get("message") or ""))
-    return str(status.get("reason") or ""), message[:MESSAGE_MAX]
+    name = (status.get("details") or {}).get("name")
+    return _Told(str(status.get("reason") or ""), message[:MESSAGE_MAX], str(name or ""))
