@@ -51,6 +51,13 @@ def test_opaque_versions_are_taken_as_they_come() -> None:
     assert found.metadata.generation == 5
 
 
+def test_the_answer_to_its_creation_does_not_revive_a_pod_that_its_node_refused() -> None:
+    cache = Cache()
+    cache.put_pod(pod(phase="Failed"))
+    cache.put_pod(pod(phase="Pending"))
+    assert [each.phase for each in cache.pods_of(KEY)] == ["Failed"]
+
+
 def test_a_deletion_leaves_a_tomb_until_it_is_settled() -> None:
     cache = Cache()
     cache.put_run(run())

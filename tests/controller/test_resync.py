@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,6 +56,21 @@ def scene() -> Scene:
         jitter=lambda: 0.5,
     )
     return Scene(sim, resync, queue)
+
+
+async def test_the_first_comes_soon_after_the_start(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run deleted while the operator started once stayed for five minutes."""
+    waits: list[float] = []
+
+    async def pause(_stop: Any, seconds: float) -> bool:
+        waits.append(seconds)
+        return len(waits) == 3
+
+    monkeypatch.setattr("agentrun.controller.resync.pause", pause)
+    await scene.resync.run(asyncio.Event())
+    assert waits == [20.0, 300.0, 300.0]
 
 
 async def test_every_live_run_is_looked_at_again(scene: Scene) -> None:

@@ -159,7 +159,7 @@ class Operator:
         return parts
 
     async def _open_gate(self, stop: asyncio.Event) -> None:
-        """Lists of our own, asked for after the watches have started, so that nothing falls between."""
+        """Lists of our own, because nothing says when the watches have delivered theirs."""
         await self._load(stop)
         for run in self.cache.runs:
             self.wake(object_key(run))

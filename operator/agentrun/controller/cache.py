@@ -14,6 +14,8 @@ from agentrun.api import AgentRun, Approval
 from agentrun.cluster.values import ObjectKey, PodView
 from agentrun.controller.shelf import Kind, Shelf
 
+ENDED = ("Succeeded", "Failed")
+
 T = TypeVar("T", AgentRun, Approval)
 
 
@@ -179,6 +181,7 @@ def _later_pod(old: PodView, new: PodView) -> PodView:
     """Deletion and end are never undone, so an event that is late cannot take them back."""
     return replace(
         new,
+        phase=old.phase if old.phase in ENDED else new.phase,
         deleting=old.deleting or new.deleting,
         runner_end=new.runner_end or old.runner_end,
         evicted=old.evicted or new.evicted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -11,7 +12,6 @@ from agentrun.store.rows import RunRow, RunState
 
 RETRY_CAP = 60.0
 REPEAT_AFTER = 600.0
-EVENTS_KEPT = 4096
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Ledger:
         self._patched: dict[str, float] = {}
         self._littered: set[str] = set()
         self._purged: dict[str, int] = {}
-        self._events: dict[tuple[str, str, str], float] = {}
+        self._events: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self._terminating: set[str] = set()
         self._namespaces: dict[str, str] = {}
 
@@ -131,10 +131,9 @@ class Ledger:
     def first_time(self, uid: str, reason: str, note: str) -> bool:
         """Whether an Event is worth posting: repeats within ten minutes are one (conventions 23)."""
         now, key = self._clock(), (uid, reason, note)
-        if len(self._events) > EVENTS_KEPT:
-            self._events = {k: at for k, at in self._events.items() if now - at < REPEAT_AFTER}
-        posted = self._events.get(key)
-        if posted is not None and now - posted < REPEAT_AFTER:
+        while self._events and now - next(iter(self._events.values())) >= REPEAT_AFTER:
+            self._events.popitem(last=False)
+        if key in self._events:
             return False
         self._events[key] = now
         return True

@@ -28,6 +28,7 @@ from agentrun.store.rows import RunRow
 log = logging.getLogger(__name__)
 
 MAX_SHARE = 5
+FIRST_SECONDS = 20.0
 
 
 async def load(cluster: Cluster, cache: Cache) -> set[ObjectKey]:
@@ -134,8 +135,11 @@ class Resync:
         return run.metadata.uid != uid
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until told to stop; a failed resync is tried again at the next turn."""
-        while not await pause(stop, self.settings.resync * (0.9 + 0.2 * self.jitter())):
+        """Until told to stop; a failed resync is tried again at the next turn. The first comes soon:
+        what was deleted between the operator's first lists and the watches' own gave no event."""
+        wait = min(FIRST_SECONDS, self.settings.resync)
+        while not await pause(stop, wait * (0.9 + 0.2 * self.jitter())):
+            wait = self.settings.resync
             try:
                 await self.once()
             except AgentRunError as error:
