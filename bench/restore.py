@@ -14,12 +14,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from tests.store.proxy import Proxy
 
 from agentrun.errors import CheckpointCorrupt
-from agentrun.runner.restore import Resumed, folded, restore
+from agentrun.runner.restore import folded, opened, restore
 from agentrun.store.port import Claim
 from agentrun.store.runner_store import Hold
 from agentrun.store.runner_store.facade import PostgresRunnerStore
@@ -113,7 +114,7 @@ async def _parts(runner: PostgresRunnerStore, claim: Claim, times: dict[str, lis
     start = time.perf_counter()
     restored = await runner.restore()
     fetched = time.perf_counter()
-    folded(claim, restored, {})
+    folded(claim, restored, opened(restored), {})
     times["fetch"].append(fetched - start)
     times["fold"].append(time.perf_counter() - fetched)
 
@@ -128,5 +129,5 @@ async def _queries(proxy: Proxy, hold: Hold) -> int:
     return queries
 
 
-async def _offload(work: Callable[[], Resumed]) -> Resumed:
+async def _offload(work: Callable[[], Any]) -> Any:
     return await asyncio.to_thread(work)

@@ -87,14 +87,14 @@ def decode_state(codec: int, body: bytes, contents: Mapping[str, bytes]) -> Stat
 
 def blob_refs(codec: int, body: bytes) -> tuple[str, ...]:
     """The blobs a body names, in order of first use, without building its records."""
-    text = _inflate(codec, body, "body")
+    text = inflate(codec, body)
     return blobs.names(_parse(text, "body")) if blobs.may_name(text) else ()
 
 
 def file_refs(codec: int, body: bytes) -> tuple[str, ...]:
     """The blobs that hold workspace files as this commit left them. They are no part of the body:
     state is folded without them."""
-    text = _inflate(codec, body, "body")
+    text = inflate(codec, body)
     if b'"workspace/changed"' not in text:
         return ()
     try:
@@ -136,7 +136,7 @@ def _packed(text: bytes, contents: Mapping[str, bytes]) -> Encoded:
 
 
 def _unpack(codec: int, body: bytes, contents: Mapping[str, bytes], what: str) -> dict[str, Json]:
-    text = _inflate(codec, body, what)
+    text = inflate(codec, body, what)
     value = _parse(text, what)
     if not isinstance(value, dict):
         raise CheckpointCorrupt("is no object", attempted=f"decode a {what}")
@@ -157,7 +157,8 @@ def _unpack(codec: int, body: bytes, contents: Mapping[str, bytes], what: str) -
         raise CheckpointCorrupt("is nested too deeply", attempted=f"decode a {what}") from None
 
 
-def _inflate(codec: int, body: bytes, what: str) -> bytes:
+def inflate(codec: int, body: bytes, what: str = "body") -> bytes:
+    """The exact JSON of a body: what a body of codec ``RAW`` is."""
     if codec == RAW:
         return bytes(body)
     if codec != ZSTD:

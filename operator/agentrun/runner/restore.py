@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentrun.errors import CheckpointCorrupt, CheckpointError
 from agentrun.run import codec, totals
 from agentrun.run.fold import check, fold
 from agentrun.run.state import State, Totals
+from agentrun.runner.collector import collector_rests
 from agentrun.runner.snapshots import Growth
 from agentrun.store.port import Claim, Restored, RunnerStore
 from agentrun.store.rows import CommitRow
+
+Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function beside the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,42 +47,50 @@ class Untrusted(Exception):
         self.sums = sums
 
 
-async def restore(
-    store: RunnerStore,
-    claim: Claim,
-    offload: Callable[[Callable[[], Resumed]], Awaitable[Resumed]],
-) -> Resumed:
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was fetched, decompressed once, and the blobs that it names, each once."""
+
+    snapshot: bytes
+    commits: tuple[bytes, ...]
+    names: tuple[str, ...]
+
+
+async def restore(store: RunnerStore, claim: Claim, offload: Offload) -> Resumed:
     """The state of the claimed run. CheckpointError from the store's own checks, Untrusted after."""
     restored = await store.restore()
-    names = named_blobs(restored)
-    contents = await store.blobs(names) if names else {}
-    return await offload(lambda: folded(claim, restored, contents))
+    found: Opened = await offload(lambda: opened(restored))
+    contents = await store.blobs(found.names) if found.names else {}
+    resumed: Resumed = await offload(lambda: folded(claim, restored, found, contents))
+    return resumed
 
 
-def named_blobs(restored: Restored) -> tuple[str, ...]:
-    """Every blob that has to be there, each once."""
-    found: dict[str, None] = {}
+def opened(restored: Restored) -> Opened:
+    """Pure, so that it can run beside the event loop, as the fold can."""
+    snapshot = b""
     if restored.snapshot is not None:
-        found.update(
-            dict.fromkeys(codec.blob_refs(restored.snapshot.codec, restored.snapshot.body))
-        )
-    for commit in restored.commits:
-        found.update(dict.fromkeys(codec.blob_refs(commit.codec, commit.body)))
-    return tuple(found)
+        snapshot = codec.inflate(restored.snapshot.codec, restored.snapshot.body)
+    commits = tuple(codec.inflate(commit.codec, commit.body) for commit in restored.commits)
+    names: dict[str, None] = {}
+    for text in (snapshot, *commits):
+        names.update(dict.fromkeys(codec.blob_refs(codec.RAW, text)))
+    return Opened(snapshot, commits, tuple(names))
 
 
-def folded(claim: Claim, restored: Restored, contents: Mapping[str, bytes]) -> Resumed:
-    """Decode and fold. Pure, so that it can run beside the event loop."""
+def folded(
+    claim: Claim, restored: Restored, found: Opened, contents: Mapping[str, bytes]
+) -> Resumed:
+    """Decode and fold."""
     state = State()
     done = 0
+    snapshot = restored.snapshot
     try:
-        snapshot = restored.snapshot
-        if snapshot is not None:
-            state = codec.decode_state(snapshot.codec, snapshot.body, contents)
-        for commit in restored.commits:
-            records = codec.decode(commit.codec, commit.body, contents)
-            fold(state, commit.origin, records)
-            done += 1
+        with collector_rests():
+            if snapshot is not None:
+                state = codec.decode_state(codec.RAW, found.snapshot, contents)
+            for commit, text in zip(restored.commits, found.commits, strict=True):
+                fold(state, commit.origin, codec.decode(codec.RAW, text, contents))
+                done += 1
         check(state)
         _agree(state, claim, restored)
     except CheckpointError as error:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 from tests.runner.loop.fakes import Stage, asks, make_spec, says, text
 from tests.runner.loop.memory import MemoryStore
@@ -10,9 +14,10 @@ from tests.runner.loop.virtual import run
 from agentrun.errors import CheckpointCorrupt, StoreError, StoreRefused
 from agentrun.run import codec
 from agentrun.run.exact import exact_json
-from agentrun.run.records import RunEnd, TurnEnd
+from agentrun.run.records import ContentSanitized, RunEnd, TurnEnd
 from agentrun.runner.exits import Exit
-from agentrun.store.port import NewCommit
+from agentrun.runner.restore import Untrusted, folded, opened
+from agentrun.store.port import NewCommit, Restored
 
 
 async def dead_in_the_middle() -> Stage:
@@ -43,6 +48,34 @@ def test_nothing_restarts_from_zero() -> None:
         assert made.db.state == "Succeeded"
         assert made.db.totals.turns == before.turns + 1
         assert made.db.totals.cost == 2 * before.cost > 0
+
+    run(scene())
+
+
+def test_each_body_is_decompressed_once_and_the_collector_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long the run: both are a good part of what a restore of many commits costs."""
+
+    async def scene() -> None:
+        made = await dead_in_the_middle()
+        smuggle(made, codec.encode([ContentSanitized(where="x" * 1000, count=1)]).body)
+        smuggled = made.db.commits[-1] = replace(made.db.commits[-1], codec=codec.ZSTD)
+        claim = SimpleNamespace(run_uid="", spec_hash="", attempt=0, fence=0, seq=smuggled.seq)
+        restored = Restored(None, tuple(made.db.commits))
+        packed: list[bytes] = []
+        inflate = codec.inflate
+
+        def counting(kind: int, body: bytes, what: str = "") -> bytes:
+            packed.extend([body] if kind == codec.ZSTD else [])
+            return inflate(kind, body, what)
+
+        monkeypatch.setattr(codec, "inflate", counting)
+        with pytest.raises(Untrusted, match="another run"):
+            folded(claim, restored, opened(restored), {})  # type: ignore[arg-type]
+
+        assert packed == [c.body for c in restored.commits if c.codec == codec.ZSTD]
+        assert gc.isenabled()
 
     run(scene())
 
