@@ -463,13 +463,15 @@ async def test_a_ca_bundle_is_a_file(state: Path) -> None:
 async def test_a_deep_state_folder_still_has_sockets(tmp_path: Path) -> None:
     """A unix socket's path has at most 107 bytes."""
     root = tmp_path / ("d" * 60) / ("e" * 60)
+    bound = tmp_path / "bound"
     bind = (
-        "import socket,sys,os;s=socket.socket(socket.AF_UNIX);s.bind(sys.argv[2]);open('bound','w')"
+        "import socket,sys;s=socket.socket(socket.AF_UNIX);s.bind(sys.argv[2]);"
+        f"open({str(bound)!r},'w')"
     )
     commands = Commands(
         runner=(
             *("sh", "-c"),
-            "while [ ! -e bound ]; do sleep 0.02; done; ls -ld $(dirname $AGENTRUN_WORKSPACE_SOCKET)",
+            f"while [ ! -e {bound} ]; do sleep 0.02; done; ls -ld $(dirname $AGENTRUN_WORKSPACE_SOCKET)",
         ),
         workspace=(sys.executable, "-c", bind),
     )
