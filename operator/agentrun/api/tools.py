@@ -142,6 +142,13 @@ class ToolServer(ApiModel):
         60, description="Time one call may take before its outcome is unknown."
     )
 
+    @property
+    def forgets(self) -> bool:
+        """Whether what it held is gone with the pod: nobody else keeps it."""
+        if self.workspace is not None:
+            return self.workspace.persistence is Persistence.NONE
+        return self.url is None
+
 
 class ToolPolicy(ApiModel):
     """What holds for the tools that match. Of several policies the first match wins."""

@@ -51,10 +51,7 @@ class Servers:
         lost = [
             server.name
             for server in spec.tool_servers
-            if server.workspace is not None
-            and server.workspace.persistence is Persistence.NONE
-            and state.attempt > 1
-            and used_before(state, server.name)
+            if server.forgets and state.attempt > 1 and used_before(state, server.name)
         ]
         for name in lost:
             self._reset(name, "the pod was replaced", self._attempt.tail.submitted)

@@ -226,10 +226,17 @@ def test_h4_files_are_back_before_the_first_call_of_the_next_attempt() -> None:
     run(scene())
 
 
-def test_h4_a_workspace_that_keeps_nothing_is_a_reset_that_the_model_is_told_about() -> None:
+@pytest.mark.parametrize(
+    "server",
+    [{"workspace": {"persistence": "None"}}, {"image": "files:1"}, {"command": ["files"]}],
+    ids=lambda server: next(iter(server)),
+)
+def test_h4_a_server_that_died_with_its_pod_is_a_reset_that_the_model_is_told_about(
+    server: dict[str, object],
+) -> None:
     async def scene() -> None:
         made = Stage(
-            make_spec(**NOTHING_KEPT),
+            make_spec(**{**SHELL, "toolServers": [{"name": "files", **server}]}),
             script(
                 asks("write", turn=0, server="files"),
                 asks("read", turn=1, server="files"),
@@ -242,7 +249,7 @@ def test_h4_a_workspace_that_keeps_nothing_is_a_reset_that_the_model_is_told_abo
         await resumed(made)
 
         assert made.db.kinds.count("environment/reset") == 1
-        assert "lost its state" in str(made.db.transcript[4])
+        assert "was restarted" in str(made.db.transcript[4])
         assert made.tools.restored == []
 
     run(scene())
@@ -305,6 +312,6 @@ def test_a_server_restarted_within_the_attempt_is_a_reset_as_well() -> None:
         assert made.observer.heard == ["toolset sre 2", "reset ops"]
         kinds = made.db.kinds
         assert kinds.index("environment/reset") < len(kinds) - kinds[::-1].index("tool/result")
-        assert "lost its state" in str(made.db.transcript[4])
+        assert "was restarted" in str(made.db.transcript[4])
 
     run(scene())

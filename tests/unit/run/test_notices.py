@@ -41,10 +41,10 @@ def words(message: Json) -> str:
 def test_before_a_request_it_is_part_of_that_request_and_of_the_conversation_after_it() -> None:
     play = until(Play(make_spec(), round_then_answer).attempt(), 0, CallModel)
     reset(play)
-    assert "lost its state" in words(next_messages(play)[0])
+    assert "was restarted" in words(next_messages(play)[0])
     play.run()
-    assert "lost its state" in words(play.transcript[0])
-    assert [words(message).count("lost its state") for message in play.transcript] == [1, 0, 0, 0]
+    assert "was restarted" in words(play.transcript[0])
+    assert [words(message).count("was restarted") for message in play.transcript] == [1, 0, 0, 0]
 
 
 def test_in_a_round_it_comes_with_the_results() -> None:
@@ -64,9 +64,9 @@ def test_while_a_request_is_under_way_it_waits_for_the_message_after_the_reply()
     reset(play)
     reply = boundaries.after_model(play.state, play.spec, "main", request, asks("look", turn=1))
     play.commit(RUNNER, reply.records)
-    assert "lost its state" not in words(play.transcript[0])
+    assert "was restarted" not in words(play.transcript[0])
     play.run()
-    assert "lost its state" in words(play.transcript[2])
+    assert "was restarted" in words(play.transcript[2])
 
 
 def test_a_request_under_way_when_it_came_can_still_be_built_again() -> None:
@@ -113,7 +113,7 @@ def test_the_same_notice_is_given_once_however_often_the_pod_dies() -> None:
         reset(play)
         play.crash()
     play.run()
-    assert sum(words(message).count("lost its state") for message in play.transcript) == 1
+    assert sum(words(message).count("was restarted") for message in play.transcript) == 1
 
 
 def test_a_finished_conversation_is_not_told() -> None:

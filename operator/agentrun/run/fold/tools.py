@@ -78,8 +78,8 @@ def environment_reset(state: State, record: EnvironmentReset) -> None:
     """
     state.files.pop(record.server, None)
     notice = (
-        f"The tool server {record.server!r} was restarted and lost its state: {record.why}. "
-        "Anything it held before this message is gone."
+        f"The tool server {record.server!r} was restarted: {record.why}. What it held in its memory "
+        "or in its own container before this message is gone."
     )
     for talk in state.conversations.values():
         if talk.phase is not ConversationPhase.COMPLETED and notice not in talk.notices:
