@@ -304,14 +304,6 @@ def test_labels_and_annotations_are_ours_whatever_the_user_wants() -> None:
     assert pod["annotations"]["eks.amazonaws.com/skip-containers"] == "workspace"
 
 
-def test_the_installations_labels_lose_against_the_runs_own() -> None:
-    more = {"labels": {"team": "a", "agentrun.dev/run": "x"}, "annotations": {"a": "b"}}
-    metadata = render(more=more, pod={"labels": {"team": "user"}})["metadata"]
-    assert metadata["labels"]["team"] == "a"
-    assert metadata["labels"]["agentrun.dev/run"] == "incident-42"
-    assert metadata["annotations"]["a"] == "b"
-
-
 def test_the_labels_and_annotations_that_others_look_for() -> None:
     metadata = render()["metadata"]
     assert metadata["labels"] == {

@@ -333,14 +333,14 @@ def _leaves_terminal_rows_alone(at: World, changing: list[Any]) -> None:
 
 def _touches_only_ours(at: World, actions: tuple[Any, ...]) -> None:
     """H22: only what is provably ours is deleted, and never the pod that owns the run."""
-    seen = {
-        (p.key, p.uid): p for p in (*at.pods, *((at.confirmed_pod,) if at.confirmed_pod else ()))
-    }
+    confirmed = (at.confirmed.pod,) if at.confirmed and at.confirmed.pod else ()
+    seen = [
+        p for p in (*at.pods, *confirmed) if (p.owner_uid, p.installation) == (UID, INSTALLATION)
+    ]
     for act in actions:
         if not isinstance(act, DeletePod):
             continue
-        found = seen[(act.key, act.uid)]
-        assert (found.owner_uid, found.installation) == (UID, INSTALLATION)
+        found = next(p for p in seen if (p.key, p.uid) == (act.key, act.uid))
         owning = (
             at.row is not None
             and at.live_run is not None

@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 Login = Callable[..., Any]
 DELETED = "DELETED"
-READY_SECONDS = 30.0
 
 
 def kopf_watch(

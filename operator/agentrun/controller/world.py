@@ -87,16 +87,6 @@ class World:
     """Whether the API server was seen to refuse a forged decision (H42)."""
 
     @property
-    def confirmed_gone(self) -> bool:
-        """Whether a live GET has just said 404."""
-        return self.confirmed is not None and self.confirmed.pod is None
-
-    @property
-    def confirmed_pod(self) -> PodView | None:
-        """The pod that a live GET has just shown."""
-        return self.confirmed.pod if self.confirmed is not None else None
-
-    @property
     def live_run(self) -> AgentRun | None:
         """The object, if things may still be created for it (H24)."""
         if self.run is None or self.run.metadata.deleting or self.namespace_terminating:

@@ -123,7 +123,7 @@ def claim_name(pod: AttemptPod) -> str:
 
 
 def _labels(pod: AttemptPod, defaults: PodDefaults) -> dict[str, str]:
-    """Ours win over the installation's, and those over the user's (H51)."""
+    """Ours win over the user's (H51)."""
     ours = run_labels(
         pod.run.metadata.name,
         record_uid(pod),
@@ -131,7 +131,7 @@ def _labels(pod: AttemptPod, defaults: PodDefaults) -> dict[str, str]:
         version=defaults.version,
         attempt=pod.attempt,
     )
-    return {**_unreserved(pod.run.spec.pod.labels), **pod.labels, **ours}
+    return {**_unreserved(pod.run.spec.pod.labels), **ours}
 
 
 def _annotations(pod: AttemptPod) -> dict[str, str]:
@@ -142,7 +142,7 @@ def _annotations(pod: AttemptPod) -> dict[str, str]:
     }
     if besides := sidecar_names(pod):  # cloud identity is for the runner alone (H48)
         ours |= {AZURE_SKIP: ";".join(besides), AWS_SKIP: ",".join(besides)}
-    return {**_unreserved(pod.run.spec.pod.annotations), **pod.annotations, **ours}
+    return {**_unreserved(pod.run.spec.pod.annotations), **ours}
 
 
 def _unreserved(given: dict[str, str]) -> dict[str, str]:

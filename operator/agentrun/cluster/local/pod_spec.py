@@ -80,10 +80,9 @@ def local_pod_body(pod: AttemptPod, host: str) -> dict[str, Any]:
         "metadata": {
             "name": pod.key.name,
             "namespace": pod.key.namespace,
-            "labels": {**user.labels, **pod.labels, **ours},
+            "labels": {**user.labels, **ours},
             "annotations": {
                 **user.annotations,
-                **pod.annotations,
                 ANNOTATION_FENCE: str(pod.fence),
                 ANNOTATION_INSTALLATION: pod.installation,
             },
