@@ -431,3 +431,21 @@ async def test_the_folder_is_the_same_cluster_tomorrow(
     assert await again.namespace_uid("default") == uid
     assert await again.get_run(key_of(run)) == run
     await again.close()
+
+
+async def test_a_run_of_another_release_hides_no_other_run(
+    cluster: LocalCluster, user: LocalUserCluster
+) -> None:
+    """It once ended the operator of the folder, and every listing, with a validation error."""
+    for name in ("one", "two"):
+        await user.apply(manifest(name))
+
+    def newer(body: dict[str, Any]) -> dict[str, Any]:
+        return {**body, "spec": {**body["spec"], "inventedLater": True}}
+
+    cluster.state.store.update("AgentRun", KEY, newer)
+    assert [run.metadata.name for run in await cluster.list_runs()] == ["two"]
+    assert [run.metadata.name for run in await user.list_runs()] == ["two"]
+    for read in (cluster.get_run(KEY), user.get_run("one")):
+        with pytest.raises(Rejected, match="inventedLater"):
+            await read

@@ -15,7 +15,6 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import kopf
-from pydantic import ValidationError
 
 from agentrun.api import AgentRun, Approval
 from agentrun.api.names import (
@@ -26,11 +25,10 @@ from agentrun.api.names import (
     VERSION,
 )
 from agentrun.cluster.kube.views import pod_view
-from agentrun.cluster.values import ObjectKey
+from agentrun.cluster.reading import readable
 from agentrun.controller.app import Operator
+from agentrun.controller.cache import object_key
 from agentrun.errors import ClusterUnavailable
-
-log = logging.getLogger(__name__)
 
 Login = Callable[..., Any]
 DELETED = "DELETED"
@@ -151,28 +149,19 @@ def register(registry: kopf.OperatorRegistry, operator: Operator) -> None:
 
 def on_run(operator: Operator, kind: str | None, body: Any) -> None:
     """An AgentRun was listed (no type), added, modified or deleted."""
-    try:
-        run = AgentRun.model_validate(body)
-    except ValidationError as error:
-        _unreadable("AgentRun", body, error)
-        return
     put, remove = operator.cache.put_run, operator.cache.remove_run
-    operator.wake(remove(run) if kind == DELETED else put(run))
+    for run in readable(AgentRun, [body]):
+        operator.wake(remove(run) if kind == DELETED else put(run))
 
 
 def on_approval(operator: Operator, kind: str | None, body: Any) -> None:
     """An Approval was listed, added, modified or deleted."""
-    try:
-        approval = Approval.model_validate(body)
-    except ValidationError as error:
-        _unreadable("Approval", body, error)
-        return
-    meta = approval.metadata
-    if kind == DELETED:
-        key = ObjectKey(meta.namespace, meta.name)
-        operator.queue.add(operator.cache.remove_approval(key, meta.uid))
-    else:
-        operator.queue.add(operator.cache.put_approval(approval))
+    for approval in readable(Approval, [body]):
+        if kind == DELETED:
+            key, uid = object_key(approval), approval.metadata.uid
+            operator.queue.add(operator.cache.remove_approval(key, uid))
+        else:
+            operator.queue.add(operator.cache.put_approval(approval))
 
 
 def on_pod(operator: Operator, kind: str | None, body: Any) -> None:
@@ -182,12 +171,3 @@ def on_pod(operator: Operator, kind: str | None, body: Any) -> None:
         operator.queue.add(operator.cache.remove_pod(pod.key, pod.uid))
     else:
         operator.queue.add(operator.cache.put_pod(pod))
-
-
-def _unreadable(kind: str, body: Any, error: ValidationError) -> None:
-    """The CRD of another release may allow what these models do not; nothing is done about it."""
-    meta = body.get("metadata", {})
-    where = f"{meta.get('namespace')}/{meta.get('name')}"
-    log.error(
-        "%s %s cannot be read by this release (%d problems)", kind, where, error.error_count()
-    )

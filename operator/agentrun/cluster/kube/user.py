@@ -17,11 +17,10 @@ from agentrun.cluster.kube.resources import (
     RUNS,
     SECRETS,
     WHO_AM_I,
-    parsed,
-    readable,
 )
 from agentrun.cluster.kube.rest import APPLY, MERGE, Rest
 from agentrun.cluster.kube.views import moment, pod_view
+from agentrun.cluster.reading import parsed, readable
 from agentrun.cluster.values import Applied, EventView, ObjectKey, PodView
 from agentrun.errors import NotFound, Rejected
 

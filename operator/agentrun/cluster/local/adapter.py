@@ -16,6 +16,7 @@ from agentrun.cluster.kube.views import pod_view, secret_view
 from agentrun.cluster.local.changes import Watcher
 from agentrun.cluster.local.pod_spec import Commands, local_pod_body, local_pod_file
 from agentrun.cluster.local.state import KILLED_BY_USER, LocalState
+from agentrun.cluster.reading import parsed, readable
 from agentrun.cluster.values import (
     AttemptPod,
     AttemptSecret,
@@ -51,15 +52,11 @@ class LocalCluster:
 
     async def list_runs(self) -> Sequence[AgentRun]:
         """All runs of the folder."""
-        return await self._do(
-            lambda: [AgentRun.model_validate(body) for body in self.state.store.all_of("AgentRun")]
-        )
+        return await self._do(lambda: readable(AgentRun, self.state.store.all_of("AgentRun")))
 
     async def list_approvals(self) -> Sequence[Approval]:
         """All approvals of the folder."""
-        return await self._do(
-            lambda: [Approval.model_validate(body) for body in self.state.store.all_of("Approval")]
-        )
+        return await self._do(lambda: readable(Approval, self.state.store.all_of("Approval")))
 
     async def list_pods(self) -> Sequence[PodView]:
         """All pods, as their processes are now."""
@@ -72,9 +69,7 @@ class LocalCluster:
 
     async def get_run(self, key: ObjectKey) -> AgentRun:
         """Live read; NotFound."""
-        return await self._do(
-            lambda: AgentRun.model_validate(self.state.store.get("AgentRun", key))
-        )
+        return await self._do(lambda: parsed(AgentRun, self.state.store.get("AgentRun", key)))
 
     async def get_pod(self, key: ObjectKey) -> PodView:
         """Live read, of the processes too; NotFound."""
@@ -89,9 +84,7 @@ class LocalCluster:
 
     async def get_approval(self, key: ObjectKey) -> Approval:
         """Live read; NotFound."""
-        return await self._do(
-            lambda: Approval.model_validate(self.state.store.get("Approval", key))
-        )
+        return await self._do(lambda: parsed(Approval, self.state.store.get("Approval", key)))
 
     async def get_config(self, key: ObjectKey, entry: str) -> str:
         """One entry of a ConfigMap that was applied; NotFound says which part is missing."""
@@ -148,7 +141,7 @@ class LocalCluster:
         if approval.spec.decision is not None:
             raise Forbidden("an approval is created undecided", attempted="create Approval")
         body = approval.to_dict()
-        return Approval.model_validate(await self._do(lambda: self._create("Approval", body)))
+        return parsed(Approval, await self._do(lambda: self._create("Approval", body)))
 
     async def delete_approval(self, key: ObjectKey, uid: str) -> None:
         """NotFound; Conflict for another UID."""
@@ -157,12 +150,12 @@ class LocalCluster:
     async def patch_run_status(self, run: AgentRun, status: AgentRunStatus) -> AgentRun:
         """Conflict if the object changed since ``run`` was read."""
         body = await self._do(lambda: self._set_status("AgentRun", run, status.to_dict()))
-        return AgentRun.model_validate(body)
+        return parsed(AgentRun, body)
 
     async def patch_approval_status(self, approval: Approval, status: ApprovalStatus) -> Approval:
         """Conflict if the object changed since ``approval`` was read."""
         body = await self._do(lambda: self._set_status("Approval", approval, status.to_dict()))
-        return Approval.model_validate(body)
+        return parsed(Approval, body)
 
     async def delete_run(self, run: AgentRun) -> None:
         """And with it everything that it owns."""

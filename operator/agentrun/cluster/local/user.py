@@ -24,6 +24,7 @@ from agentrun.cluster.local.admission import (
 from agentrun.cluster.local.secrets import entries_of
 from agentrun.cluster.local.state import ENDED, KILLED_BY_USER, LocalState
 from agentrun.cluster.local.store import key_of
+from agentrun.cluster.reading import parsed, readable
 from agentrun.cluster.values import Applied, EventView, ObjectKey
 from agentrun.errors import AlreadyExists, InvalidSpec, NotFound, Rejected
 
@@ -89,33 +90,33 @@ class LocalUserCluster:
 
     async def list_runs(self) -> Sequence[AgentRun]:
         """All runs of the namespace."""
-        return await _do(lambda: [AgentRun.model_validate(body) for body in self._list("AgentRun")])
+        return await _do(lambda: readable(AgentRun, self._list("AgentRun")))
 
     async def list_approvals(self) -> Sequence[Approval]:
         """All approvals of the namespace."""
-        return await _do(lambda: [Approval.model_validate(body) for body in self._list("Approval")])
+        return await _do(lambda: readable(Approval, self._list("Approval")))
 
     async def get_run(self, name: str) -> AgentRun:
         """NotFound."""
         body = await _do(lambda: self._state.store.get("AgentRun", self._key(name)))
-        return AgentRun.model_validate(body)
+        return parsed(AgentRun, body)
 
     async def get_approval(self, name: str) -> Approval:
         """NotFound."""
         body = await _do(lambda: self._state.store.get("Approval", self._key(name)))
-        return Approval.model_validate(body)
+        return parsed(Approval, body)
 
     async def change_run(self, name: str, spec: Mapping[str, Any]) -> AgentRun:
         """Only what is mutable."""
 
         def change(body: Body) -> Body:
-            old = AgentRun.model_validate(body)
+            old = parsed(AgentRun, body)
             new = parsed_run({**body, "spec": merged(body["spec"], spec)})
             check_update(old, new)
             return {**body, "spec": new.to_dict()["spec"]}
 
         body = await _do(lambda: self._state.store.update("AgentRun", self._key(name), change))
-        return AgentRun.model_validate(body)
+        return parsed(AgentRun, body)
 
     async def decide(
         self, name: str, decision: Decision, *, reason: str = "", answer: str = ""
@@ -124,16 +125,14 @@ class LocalUserCluster:
 
         def change(body: Body) -> Body:
             person = self._person
-            check_decision(
-                Approval.model_validate(body), decision, answer, person.name, person.groups
-            )
+            check_decision(parsed(Approval, body), decision, answer, person.name, person.groups)
             fields = {"decision": decision.value, "decidedBy": person.name}
             optional = {"decisionReason": reason, "answer": answer}
             given = {field: text for field, text in optional.items() if text}
             return {**body, "spec": {**body["spec"], **fields, **given}}
 
         body = await _do(lambda: self._state.store.update("Approval", self._key(name), change))
-        return Approval.model_validate(body)
+        return parsed(Approval, body)
 
     async def remove_run(self, name: str) -> None:
         """Its pods are asked to stop; whoever drives the folder sees to the rest."""
@@ -214,7 +213,7 @@ class LocalUserCluster:
         body.pop("status", None)
 
         def change(old: Body) -> Body:
-            stored = AgentRun.model_validate(old)
+            stored = parsed(AgentRun, old)
             new = reapplied(stored, AgentRun.model_validate(body))
             check_update(stored, new)
             return {**old, "spec": new.to_dict()["spec"]}
