@@ -55,7 +55,7 @@ class RealRims:
                 await self._clock.sleep(HOLD)
 
         def heard(note: ModelNote) -> None:
-            if note.what in ("progress", "replied"):
+            if note.what != "failed":
                 progress()
             self._observer.model_note(note)
 
