@@ -13,8 +13,9 @@ from agentrun.run.exact import exact_json, sha256_hex
 from agentrun.run.fold.refuse import conversation_of
 from agentrun.run.messages import told
 from agentrun.run.records import Json
-from agentrun.run.sendable import sendable, whole_characters
+from agentrun.run.sendable import sendable
 from agentrun.run.state import State
+from agentrun.run.surrogates import mend_json
 from agentrun.run.values import ModelRequest
 
 _CACHE: Json = {"type": "ephemeral"}
@@ -51,7 +52,7 @@ def build_request(
     body["messages"] = _with_breakpoints(sendable(messages))
     _sampling(body, agent)
     body["stream"] = True
-    exact = whole_characters(exact_json(body))
+    exact = mend_json(exact_json(body))[0]
     return ModelRequest(
         model,
         exact,

@@ -16,15 +16,6 @@ from agentrun.run.messages import blocks_of
 from agentrun.run.records import Json
 
 _UNFIT = re.compile("[^A-Za-z0-9_-]")
-_SUSPECT = re.compile(
-    rb"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}"
-)
-"""Half a pair, or the words for one: most texts are full of escapes and have neither."""
-_ESCAPE = re.compile(
-    rb"(\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})"  # a pair: kept
-    rb"|(\\ud[89a-f][0-9a-f]{2})"  # half of one: replaced
-    rb"|\\."  # any other escape: kept, and not looked into
-)
 
 
 def sendable(messages: Sequence[Json]) -> list[Json]:
@@ -39,13 +30,6 @@ def sendable(messages: Sequence[Json]) -> list[Json]:
         elif kept or message["role"] == "user":
             sent.append(message)
     return sent
-
-
-def whole_characters(body: bytes) -> bytes:
-    """Exact JSON in which half a surrogate pair is U+FFFD: no provider reads anything else."""
-    if _SUSPECT.search(body) is None:
-        return body
-    return _ESCAPE.sub(lambda escape: escape[0] if escape[2] is None else b"\\ufffd", body)
 
 
 def _block(block: Json) -> Json | None:

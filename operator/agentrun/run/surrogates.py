@@ -8,11 +8,20 @@ U+FFFD at the rim, in both directions. Pairs that were only torn apart are put t
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from agentrun.run.records import Json
+if TYPE_CHECKING:
+    from agentrun.run.records import Json
 
 _ANY = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_SUSPECT = re.compile(
+    rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])"  # a first half without a second
+    rb"|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"  # a second half without a first
+    rb"|\\\\u[dD][89abAB]",  # the words for a first half, which may stand before a second
+    re.DOTALL,
+)
+"""A quick look: most texts are full of escapes and have none of these."""
 _ESCAPE = re.compile(
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # a pair: kept
     rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # half of one: replaced
@@ -54,7 +63,7 @@ def mend(value: Json) -> tuple[Json, int]:
 
 def mend_json(text: bytes) -> tuple[bytes, int]:
     """JSON text (or a line of it) without escapes of lone surrogates, and how many there were."""
-    if b"\\ud" not in text and b"\\uD" not in text:
+    if _SUSPECT.search(text) is None:
         return text, 0
     count = 0
 

@@ -10,13 +10,9 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from agentrun.store.boottime import boottime
+
 NANO = 10**9
-
-
-def boottime() -> float:
-    """Seconds on a clock that goes on while the machine sleeps (DESIGN section 6.4)."""
-    which = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(which)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agentrun.run.surrogates import mend_text
 from agentrun.workspace import protocol
 from agentrun.workspace.outcome import Refused
-from agentrun.workspace.text import clean
 
 _TYPES: Final = {"string": str, "integer": int, "boolean": bool}
 
@@ -50,7 +50,7 @@ def check(spec: ToolSpec, args: Mapping[str, Any]) -> None:
     for name, value in args.items():
         param = spec.params.get(name)
         if param is None:
-            raise Refused(f"unknown argument {clean(name)[0]!r}")
+            raise Refused(f"unknown argument {mend_text(name)[0]!r}")
         wrong = not isinstance(value, _TYPES[param.type])
         if wrong or (isinstance(value, bool) and param.type != "boolean"):
             raise Refused(f"{name}: must be of type {param.type}")

@@ -14,12 +14,12 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
+from agentrun.run.surrogates import mend_text
 from agentrun.workspace import protocol
 from agentrun.workspace.outcome import Outcome, Refused
 from agentrun.workspace.paths import parse_file
 from agentrun.workspace.schema import SPECS, ToolSpec
 from agentrun.workspace.state import Workspace
-from agentrun.workspace.text import clean
 
 
 def make_server(workspace: Workspace) -> Server[Any]:
@@ -35,7 +35,7 @@ def make_server(workspace: Workspace) -> Server[Any]:
 
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         if params.name not in SPECS:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {clean(params.name)[0]}")
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {mend_text(params.name)[0]}")
         outcome = workspace.call(
             params.name, params.arguments or {}, params.meta or {}, now=time.time()
         )
@@ -77,7 +77,7 @@ def _result(outcome: Outcome, generation: str) -> types.CallToolResult:
     }
     if outcome.not_sent:
         meta[protocol.META_NOT_SENT] = True
-    blocks = [types.TextContent(text=clean(text)[0]) for text in (outcome.text, *outcome.notes)]
+    blocks = [types.TextContent(text=mend_text(text)[0]) for text in (outcome.text, *outcome.notes)]
     structured = None if outcome.structured is None else dict(outcome.structured)
     return types.CallToolResult(
         content=list(blocks),
@@ -97,7 +97,7 @@ def _blob(workspace: Workspace, uri: str) -> types.BlobResourceContents:
         data = workspace.tree.read(parts, part.offset, part.limit)
         status = workspace.tree.status(parts)
     except (Refused, OSError) as error:
-        raise MCPError(types.INVALID_PARAMS, clean(str(error))[0]) from None
+        raise MCPError(types.INVALID_PARAMS, mend_text(str(error))[0]) from None
     meta = (
         {}
         if status is None

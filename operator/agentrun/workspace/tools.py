@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from agentrun.run.surrogates import mend_text
 from agentrun.workspace.beneath import require_regular
 from agentrun.workspace.deadline import deadline
 from agentrun.workspace.outcome import Outcome, Refused
 from agentrun.workspace.paths import join, parse, parse_file, show
 from agentrun.workspace.protocol import Deleted
-from agentrun.workspace.text import clean
 from agentrun.workspace.tree import Found, Tree
 
 Args = Mapping[str, Any]
@@ -57,7 +57,7 @@ def _line_start(text: str, lines: int, at: int = 0) -> int:
 
 def write_file(tree: Tree, args: Args) -> Outcome:
     parts = parse_file(args["path"])
-    content, replaced = clean(args["content"])
+    content, replaced = mend_text(args["content"])
     data = content.encode()
     added = len(data)
     if args.get("append", False) and tree.status(parts) is not None:

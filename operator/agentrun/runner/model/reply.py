@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from agentrun.run.exact import exact_json, parse_json, unfit
 from agentrun.run.records import Json
+from agentrun.run.surrogates import mend
 from agentrun.run.values import Reply, Requested
 from agentrun.runner.model.faults import Fault, Kind, TryFailed
 from agentrun.runner.model.stream import Assembly, Block, broken
-from agentrun.runner.tools.surrogates import mend
 
 _CUT_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 
 from agentrun.api import ModelSpec, Provider
 from agentrun.errors import InvalidSpec
+from agentrun.runner.hosts import is_local
 
 OWN_ADDRESS = "https://api.anthropic.com"
 NO_KEY = "none"
@@ -43,7 +43,7 @@ class Settings:
     @property
     def trust_env(self) -> bool:
         """Proxies of the environment are for the outside, never for this machine."""
-        return not _is_local(urlsplit(self.url).hostname or "")
+        return not is_local(urlsplit(self.url).hostname or "")
 
     @property
     def place(self) -> str:
@@ -112,12 +112,3 @@ def _trust(bundle: str) -> ssl.SSLContext:
             attempted="open the model",
             advice="Give certificates in PEM",
         ) from None
-
-
-def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -21,7 +21,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
-from agentrun.runner.tools.surrogates import mend_json
+from agentrun.run.surrogates import mend_json
 from agentrun.runner.tools.tap import MendedMessage, Streams
 from agentrun.runner.tools.targets import Target
 

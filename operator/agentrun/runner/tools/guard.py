@@ -15,8 +15,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
+from agentrun.run.surrogates import mend_json
 from agentrun.runner.tools.exchange import CURRENT, Exchange, RpcError
-from agentrun.runner.tools.surrogates import mend_json
 from agentrun.runner.tools.targets import Target
 
 MADE_UP = 599

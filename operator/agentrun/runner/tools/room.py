@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentrun.errors import NotSent, ToolServerUnavailable
 from agentrun.run.records import Json
+from agentrun.run.surrogates import mend
 from agentrun.run.values import OutgoingCall, ToolAnswer, ToolOutcome, ToolSilence
 from agentrun.runner.tools.content import error_content, result_content
 from agentrun.runner.tools.exchange import Exchange
@@ -15,7 +16,6 @@ from agentrun.runner.tools.files import NotCaptured
 from agentrun.runner.tools.meta import call_meta
 from agentrun.runner.tools.port import Fetch, Files, OfferedTool
 from agentrun.runner.tools.server import Patience, Server
-from agentrun.runner.tools.surrogates import mend
 from agentrun.runner.tools.targets import Target
 from agentrun.runner.tools.verdict import (
     METHOD_NOT_FOUND,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,6 +12,7 @@ from agentrun.api import Persistence, ToolServer
 from agentrun.api.tools import DEFAULT_PATH, DEFAULT_PORT
 from agentrun.cluster.environment import header_variable, server_variable
 from agentrun.errors import InvalidSpec
+from agentrun.runner.hosts import is_local
 
 
 class Kind(Enum):
@@ -47,7 +47,7 @@ class Target:
     def trust_env(self) -> bool:
         """Proxies are for the outside, never for this machine."""
         host = urlsplit(self.url).hostname or ""
-        return self.kind is Kind.REMOTE and not _is_local(host)
+        return self.kind is Kind.REMOTE and not is_local(host)
 
 
 def target(server: ToolServer, environ: Mapping[str, str], socket: Path | None) -> Target:
@@ -91,12 +91,3 @@ def _given(server: ToolServer, environ: Mapping[str, str], variable: str) -> str
             on=server.name,
         )
     return environ[variable]
-
-
-def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from agentrun.errors import (
     StoreRegressed,
     StoreUnavailable,
 )
+from agentrun.store.boottime import boottime
 from agentrun.store.failures import translate
 from agentrun.store.port import Claim, Control
 from agentrun.store.runner_store import jobs
@@ -37,11 +37,6 @@ _FIRST_BACKOFF = 0.05
 _JOIN_SECONDS = 3.0
 _PATIENCE = 32
 """After so many appends in a row, one snapshot goes first: a busy run needs them most."""
-
-
-def boottime() -> float:
-    """Seconds on a clock that goes on while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True, slots=True)
