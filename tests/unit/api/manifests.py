@@ -37,7 +37,6 @@ def released_spec() -> dict[str, Any]:
     """A spec that uses everything this release can do."""
     return {
         "controllerName": "",
-        "runId": "incident-42",
         "requestedBy": "alice",
         "metadata": {"ticket": "42"},
         "promptFrom": {"configMapKeyRef": {"name": "p", "key": "prompt"}},
@@ -52,10 +51,9 @@ def released_spec() -> dict[str, Any]:
                 "maxTurns": 30,
                 "maxTokens": 200000,
                 "maxOutputTokens": 4096,
-                "temperature": "0.2",
                 "thinkingTokens": 8000,
                 "capabilities": ["database"],
-                "context": {"strategy": "None", "maxTokens": 150000, "keepTurns": 10},
+                "context": {"strategy": "None"},
             },
             {
                 "name": "other",

@@ -15,6 +15,7 @@ from agentrun.errors import InvalidSpec
 AGENT = {"name": "sre"}
 
 CASES: list[tuple[str, dict[str, Any]]] = [
+    ("spec.runId: adoption of a record by runId is", {"runId": "incident-42"}),
     ("spec.tasks: task graphs are", {"tasks": [{"name": "look", "prompt": "p"}]}),
     ("spec.goal: goals are", {"goal": "g"}),
     ("spec.planFrom: plans are", {"planFrom": {"agentRunRef": {"name": "other"}}}),
@@ -35,6 +36,14 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     (
         "spec.agents[0].context.strategy: context strategies other than None are",
         {"agents": [{**AGENT, "context": {"strategy": "Compact"}}]},
+    ),
+    (
+        "spec.agents[0].context.maxTokens: context strategies are",
+        {"agents": [{**AGENT, "context": {"maxTokens": 150_000}}]},
+    ),
+    (
+        "spec.agents[0].context.keepTurns: context strategies are",
+        {"agents": [{**AGENT, "context": {"keepTurns": 10}}]},
     ),
     (
         "spec.agents[0].model.provider: providers other than Anthropic are",

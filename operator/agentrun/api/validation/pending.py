@@ -29,6 +29,7 @@ class Row:
 
 
 PENDING: Final = (
+    Row("spec.runId", "adoption of a record by runId is"),
     Row("spec.tasks", "task graphs are"),
     Row("spec.goal", "goals are"),
     Row("spec.planFrom", "plans are"),
@@ -41,6 +42,8 @@ PENDING: Final = (
     Row("spec.agents[].askHuman", "questions to people are"),
     Row("spec.agents[].outputSchema", "structured results are"),
     Row("spec.agents[].context.strategy", "context strategies other than None are", ("None",)),
+    Row("spec.agents[].context.maxTokens", "context strategies are"),
+    Row("spec.agents[].context.keepTurns", "context strategies are"),
     Row("spec.agents[].model.provider", "providers other than Anthropic are", ("Anthropic",)),
     Row("spec.model.provider", "providers other than Anthropic are", ("Anthropic",)),
     Row("spec.toolServers[].workspace.persistence", "workspace volumes are", ("Record", "None")),
