@@ -94,6 +94,60 @@ def test_verify_reads_the_record_and_the_exported_file(finished: Shell, tmp_path
     assert agentrun("verify", str(exported)).code == 4
 
 
+def test_json_has_only_what_an_api_server_would_return(finished: Shell) -> None:
+    run = json.loads(finished("get", "run", "plain", "-o", "json").out)
+    assert "controllerName" not in run["spec"]
+    assert "generateName" not in run["metadata"]
+    assert "tasks" not in run["spec"]
+    assert run["spec"]["limits"]["retries"] == 6
+    assert run["spec"]["pod"] == {"terminationGracePeriodSeconds": 30}
+
+
+def test_an_export_up_to_a_commit_is_a_record_of_its_own(finished: Shell, tmp_path: Path) -> None:
+    exported = tmp_path / "early.json"
+    assert finished("export", "plain", "--seq", "8", "--file", str(exported)).code == 0
+    assert len(json.loads(exported.read_text())["commits"]) == 8
+    assert agentrun("verify", str(exported)).code == 0
+    late = finished("export", "plain", "--seq", "99")
+    assert late.code == 1
+    assert "12 commits" in late.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("retry", "plain"),
+        ("fork", "plain", "--seq", "3", "--name", "other"),
+        ("erase", "plain"),
+        ("import", "plain.json"),
+        ("export", "plain", "--format", "elsai"),
+    ],
+)
+def test_what_comes_later_says_so(finished: Shell, words: tuple[str, ...]) -> None:
+    done = agentrun(*words) if words[0] != "export" else finished(*words)
+    assert done.code == 1
+    assert "not available in this release" in done.err
+
+
+def test_a_place_that_cannot_be_written_is_named(finished: Shell) -> None:
+    done = finished("export", "plain", "--file", "/proc/none/x")
+    assert done.code == 1
+    assert "/proc/none/x" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_database_that_does_not_answer_is_named_once(finished: Shell) -> None:
+    done = finished("verify", "plain", "--dsn", "postgresql://127.0.0.1:1/x")
+    assert done.code == 1
+    assert done.err.count("\n") == 1
+    assert "open the database" in done.err
+
+
+def test_another_namespace_of_the_folder_is_empty(finished: Shell) -> None:
+    assert finished("get", "-n", "other", "-o", "name").out == ""
+    assert finished("get", "-n", "default", "-o", "name").out == "agentrun/plain\n"
+
+
 def test_wait_ends_at_once_for_what_is_reached(finished: Shell) -> None:
     assert finished("wait", "plain").code == 0
     assert finished("wait", "plain", "--for", "condition=Succeeded").code == 0
@@ -121,6 +175,16 @@ def test_an_unknown_run_is_named(finished: Shell, verb: str) -> None:
     assert done.code == 1
     assert "nobody" in done.err
     assert "Traceback" not in done.err
+
+
+def test_the_scripted_model_comes_back_where_a_surviving_runner_looks_for_it(
+    finished: Shell,
+) -> None:
+    port = (finished.state / "model.port").read_text()
+    script = finished.state.parent / "model.yaml"
+    run = finished.state.parent / "run.yaml"
+    assert finished("run", str(run), "--model-script", str(script)).code == 0
+    assert (finished.state / "model.port").read_text() == port
 
 
 def test_the_same_command_again_does_nothing_twice(finished: Shell) -> None:

@@ -19,7 +19,11 @@ def test_run_ends_with_three_and_says_what_to_do(waiting: Waiting) -> None:
     shell, _ = waiting
     assert shell.first.code == 3
     name = approval_of(shell)["metadata"]["name"]
-    assert f"agentrun approve {name}" in shell.first.out
+    assert f"agentrun approve {name} --state {shell.state}" in shell.first.out
+    going_on = shell.first.err.splitlines()[-1]
+    assert going_on.startswith("then go on with: agentrun run ")
+    assert f"--state {shell.state}" in going_on
+    assert "--model-script" in going_on
     assert "workspace.delete_file" in shell.first.out
     assert "a.txt" in shell.first.out
 
@@ -42,6 +46,31 @@ def test_denied_the_model_is_told(waiting: Waiting) -> None:
     assert go_on().code == 0
     assert shell("result", "gated").out == "I was not allowed to.\n"
     assert "keep it" in shell("transcript", "gated").out
+
+
+def test_whoever_decides_while_nothing_runs_is_told_how_it_goes_on(waiting: Waiting) -> None:
+    shell, _ = waiting
+    name = approval_of(shell)["metadata"]["name"]
+    assert f"agentrun run --state {shell.state}" in shell("approve", name).err
+    assert f"agentrun run --state {shell.state}" in shell("wait", "gated", "--timeout", "0.1").err
+
+
+def test_without_files_every_unfinished_run_of_the_folder_goes_on(waiting: Waiting) -> None:
+    shell, _ = waiting
+    script = ("--model-script", str(shell.state.parent / "model.yaml"))
+    assert shell("approve", approval_of(shell)["metadata"]["name"]).code == 0
+    assert shell("run", *script).code == 0
+    assert shell("result", "gated").out == "It is gone.\n"
+    again = shell("run", *script)
+    assert again.code == 1
+    assert "every run has ended" in again.err
+
+
+def test_a_run_named_where_an_approval_is_wanted_is_told_where_to_look(waiting: Waiting) -> None:
+    shell, _ = waiting
+    done = shell("approve", "gated")
+    assert done.code == 1
+    assert "agentrun get approvals" in done.err
 
 
 def test_a_second_decision_is_refused(waiting: Waiting) -> None:

@@ -301,12 +301,67 @@ async def test_changes_that_are_refused(user: LocalUserCluster, change: dict[str
         {"metadata": {"name": "x"}, "stringData": {"..": "1"}},
         {"metadata": {"name": "x"}, "stringData": {"a": 1}},
         {"metadata": {"name": "x"}, "data": {"a": "not base64!"}},
+        {"metadata": {"name": "x"}, "data": "a"},
+        {"metadata": {"name": "x"}, "stringData": ["a"]},
+        {"metadata": {"name": "x"}, "stringdata": {"a": "b"}},
+        {"metadata": "x"},
     ],
 )
 async def test_secrets_that_are_refused(user: LocalUserCluster, bad: dict[str, Any]) -> None:
     with pytest.raises(Rejected) as caught:
         await user.apply({"apiVersion": "v1", "kind": "Secret", **bad})
     assert "not base64!" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"metadata": "x"}, "metadata: must be a mapping"),
+        ({"metadata": {"name": "../x"}}, "metadata.name: must be"),
+        ({"metadata": {"name": "x", "namespace": 5}}, "metadata.namespace: must be a string"),
+        ({"metadata": {"name": "x"}, "dta": {"a": "b"}}, "dta: unknown field; did you mean data?"),
+        ({"metadata": {"name": "x"}, "binaryData": {"a": "YQ=="}}, "binaryData: unknown field"),
+        ({"metadata": {"name": "x"}, "data": ["a"]}, "data: must be a mapping"),
+        ({"metadata": {"name": "x"}, "data": {"a": 1}}, "data.a: must be a string"),
+        ({"apiVersion": "v2", "metadata": {"name": "x"}}, "apiVersion: must be v1"),
+    ],
+)
+async def test_config_maps_that_are_refused(
+    user: LocalUserCluster, bad: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Rejected) as caught:
+        await user.apply({"apiVersion": "v1", "kind": "ConfigMap", **bad})
+    assert words in str(caught.value)
+
+
+async def test_checking_finds_what_applying_would_and_writes_nothing(
+    user: LocalUserCluster,
+) -> None:
+    await user.check(manifest("one"))
+    assert await user.list_runs() == []
+    await user.apply(manifest("one"))
+    with pytest.raises(Rejected, match="immutable"):
+        await user.check(manifest("one", prompt="something else"))
+    with pytest.raises(Rejected, match="required"):
+        await user.check({"apiVersion": "v1", "kind": "Secret"})
+
+
+async def test_a_run_of_another_installation_is_refused_where_it_would_wait_for_ever(
+    user: LocalUserCluster,
+) -> None:
+    with pytest.raises(Rejected, match="controllerName"):
+        await user.apply(manifest("one", controllerName="blue"))
+
+
+async def test_applying_again_with_other_labels_changes_them(user: LocalUserCluster) -> None:
+    first = manifest("one")
+    await user.apply(first)
+    labelled = {**first, "metadata": {"name": "one", "labels": {"team": "a"}}}
+    assert (await user.apply(labelled)).outcome == "configured"
+    assert (await user.apply(first)).outcome == "unchanged"
+    run = await user.get_run("one")
+    assert run.metadata.labels == {"team": "a"}
+    assert run.metadata.generation == 1
 
 
 async def test_secrets_change_and_lose_entries(

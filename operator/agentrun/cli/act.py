@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from agentrun.api import Decision
+from agentrun.cli.going_on import say_who_takes_it_up
 from agentrun.cli.where import Where, placed
 
 
@@ -20,6 +21,7 @@ def _decision(verb: str, decision: Decision, text: str) -> click.Command:
         async with where.objects() as objects:
             approval = await objects.decide(name, decision, reason=reason)
         click.echo(f"{name}: {decision} by {approval.spec.decided_by or 'you'}")
+        say_who_takes_it_up(where)
         return 0
 
     return decide
@@ -31,14 +33,29 @@ deny = _decision("deny", Decision.DENY, "Deny what an Approval shows.")
 
 @click.command()
 @click.argument("name")
+@click.argument("text")
+@placed
+async def answer(where: Where, name: str, text: str) -> int:
+    """Answer the question that an Approval asks."""
+    async with where.objects() as objects:
+        await objects.decide(name, Decision.ANSWER, answer=text)
+    click.echo(f"{name}: answered")
+    say_who_takes_it_up(where)
+    return 0
+
+
+@click.command()
+@click.argument("name")
 @click.argument("decision", type=click.Choice([item.value for item in Decision]))
 @click.option("--reason", default="", help="Why.")
+@click.option("--answer", "text", default="", help="With Answer and UseResult: the answer.")
 @placed
-async def decide(where: Where, name: str, decision: str, reason: str) -> int:
+async def decide(where: Where, name: str, decision: str, reason: str, text: str) -> int:
     """Write any decision that fits the Approval's scope."""
     async with where.objects() as objects:
-        await objects.decide(name, Decision(decision), reason=reason)
+        await objects.decide(name, Decision(decision), reason=reason, answer=text)
     click.echo(f"{name}: {decision}")
+    say_who_takes_it_up(where)
     return 0
 
 
@@ -50,6 +67,7 @@ def _patch(verb: str, spec: dict[str, Any], done: str, text: str) -> click.Comma
         async with where.objects() as objects:
             await objects.change_run(name, spec)
         click.echo(f"{name}: {done}")
+        say_who_takes_it_up(where)
         return 0
 
     return patch
@@ -97,4 +115,4 @@ def _number(name: str) -> int:
         raise click.UsageError(f"no such signal: {name}") from None
 
 
-COMMANDS = (approve, deny, decide, suspend, resume, cancel, delete, kill)
+COMMANDS = (approve, deny, answer, decide, suspend, resume, cancel, delete, kill)

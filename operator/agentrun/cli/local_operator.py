@@ -9,13 +9,15 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentrun.cli.driving import driving
 from agentrun.cli.postgres import Dsns, local_postgres
 from agentrun.cli.scripted import start_scripted_model, stop_scripted_model
-from agentrun.cli.where import Where
+from agentrun.cli.where import Where, no_database
 from agentrun.cluster.environment import MODEL_URL
 from agentrun.cluster.port import Cluster
+from agentrun.cluster.values import PodView
 from agentrun.controller.settings import Settings
-from agentrun.errors import NotFound
+from agentrun.errors import NotFound, StoreUnavailable
 
 INSTALLATION = "local"
 DRAIN_SECONDS = 45.0
@@ -39,12 +41,17 @@ class LocalOperator:
         await asyncio.wait({self.task})
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
-                while pods := [pod for pod in await self.cluster.list_pods() if pod.runner_running]:
+                while pods := [pod for pod in await self.cluster.list_pods() if _lives(pod)]:
                     for pod in pods:
                         if not pod.deleting:
                             with suppress(NotFound):
                                 await self.cluster.delete_pod(pod.key, pod.uid)
                     await asyncio.sleep(LOOK_AGAIN)
+
+
+def _lives(pod: PodView) -> bool:
+    """A runner that works, or one about to: left alone, it would start after us, without a model."""
+    return pod.runner_end is None and pod.phase in ("Pending", "Running") and pod.waiting is None
 
 
 @asynccontextmanager
@@ -57,7 +64,8 @@ async def local_operator(
         ambient[MODEL_URL] = await start_scripted_model(where.state, script, log)
     try:
         async with _database(where) as dsns, _driving(where.state, dsns, ambient) as operator:
-            yield operator
+            with driving(where.state):
+                yield operator
     finally:
         if script is not None:
             stop_scripted_model(where.state)
@@ -76,7 +84,10 @@ async def prepare(dsn: str) -> None:
     """Bring a given database up to date, before anything is applied that needs it."""
     from agentrun.store.migrate import migrate
 
-    await asyncio.to_thread(migrate, dsn)
+    try:
+        await asyncio.to_thread(migrate, dsn)
+    except StoreUnavailable as error:
+        raise no_database(error) from None
 
 
 @asynccontextmanager

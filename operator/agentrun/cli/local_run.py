@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -11,13 +12,18 @@ from pathlib import Path
 import click
 
 from agentrun.api import AgentRun, Approval, Phase, Reason
+from agentrun.cli.applying import apply_all, generated, in_their_namespace, unfinished
+from agentrun.cli.going_on import Again, say_what_to_do, say_who_takes_it_up
 from agentrun.cli.local_operator import local_operator, prepare
 from agentrun.cli.manifests import Manifest, read_manifests
+from agentrun.cli.output import visible
 from agentrun.cli.progress import Progress
 from agentrun.cli.where import Where, placed
+from agentrun.cluster.environment import API_KEY, MODEL_URL
+from agentrun.cluster.local.admission import only_in_clusters
 from agentrun.cluster.port import UserCluster
 from agentrun.devmodel import load_script
-from agentrun.errors import AgentRunError, NotFound, UsageError
+from agentrun.errors import NotFound, UsageError
 
 LOOK_AGAIN = 0.2
 INTERRUPTED = 130
@@ -28,12 +34,12 @@ FOR_PEOPLE = frozenset(
 
 
 @click.command("run")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--model-script", type=click.Path(path_type=Path), help="Play this instead of a model."
 )
 @click.option("--model-log", type=click.Path(path_type=Path), help="With --model-script: its log.")
-@click.option("--no-wait", is_flag=True, help="Apply and return; drive them with a later run.")
+@click.option("--no-wait", is_flag=True, help="Apply and return; a later run drives them.")
 @placed
 async def run(
     where: Where,
@@ -44,27 +50,66 @@ async def run(
 ) -> int:
     """Apply manifests and follow them to the end.
 
-    Ends with 0 when all runs succeeded, 1 when one did not, 3 when all that is left waits for
-    people. The same state folder and name goes on where it was.
+    Without FILES, go on with every unfinished run of the state folder. Ends with 0 when all runs
+    succeeded, 1 when one did not, 3 when all that is left waits for people. The same state folder
+    and name goes on where it was.
     """
-    manifests = read_manifests(files)
+    _demand_use(where, files, model_script, model_log, no_wait)
+    manifests = read_manifests(files) if files else ()
+    where = in_their_namespace(where, manifests)
     if where.cluster:
         async with where.objects() as objects:
-            names = await _apply(objects, manifests)
-            return 0 if no_wait else await _follow(objects, names, local=False)
+            names = await apply_all(objects, manifests)
+            return 0 if no_wait else await _follow(objects, names, Again(where))
     if model_script is not None:
         load_script(model_script)
+    again = Again(where, () if generated(manifests) else files, model_script)
+    return await _locally(again, manifests, model_log, no_wait=no_wait)
+
+
+def _demand_use(
+    where: Where,
+    files: Sequence[Path],
+    script: Path | None,
+    log: Path | None,
+    no_wait: bool,
+) -> None:
+    """An option that would do nothing is refused."""
+    if log is not None and script is None:
+        raise UsageError("--model-log is the log of --model-script, which is not given")
+    if where.cluster and script is not None:
+        raise UsageError(
+            "--model-script is for local mode; in a cluster, serve it with: agentrun dev model"
+        )
+    if not files and (where.cluster or no_wait):
+        raise UsageError("no manifest is given", advice="Give at least one FILE.")
+    if no_wait and script is not None:
+        raise UsageError(
+            "--model-script does nothing with --no-wait, which only applies",
+            advice="Give it to the run that drives them.",
+        )
+
+
+async def _locally(
+    again: Again, manifests: Sequence[Manifest], log: Path | None, *, no_wait: bool
+) -> int:
+    where, script = again.where, again.script
     if where.dsn is not None:
         await prepare(where.dsn)
+    if not manifests:
+        where.existing_state()
     async with _local_objects(where) as objects:
-        names = await _apply(objects, manifests)
+        names = await _to_follow(objects, manifests, where)
         if no_wait:
+            say_who_takes_it_up(where)
             return 0
-        async with local_operator(where, model_script, model_log) as operator:
-            code = await _until_stopped(operator.task, _follow(objects, names, local=True))
+        await _demand_keys(objects, names, again)
+        async with local_operator(where, script, log) as operator:
+            code = await _until_stopped(operator.task, _follow(objects, names, again))
             if code == INTERRUPTED:
                 click.echo("stopping: the runners commit and give their runs back", err=True)
                 await operator.drain()
+                click.echo(f"go on with: {again}", err=True)
             return code
 
 
@@ -72,30 +117,54 @@ async def run(
 async def _local_objects(where: Where) -> AsyncIterator[UserCluster]:
     from agentrun.cluster.local.open import open_local_user
 
-    objects = open_local_user(where.state)
+    objects = open_local_user(where.state, namespace=where.local_namespace)
     try:
         yield objects
     finally:
         await objects.close()
 
 
-async def _apply(objects: UserCluster, manifests: Sequence[Manifest]) -> list[str]:
-    """Names of the applied runs. The first refusal stops, naming the file; nothing is started."""
-    names: list[str] = []
-    for manifest in manifests:
-        try:
-            applied = await objects.apply(manifest.document)
-        except AgentRunError as error:
-            raise UsageError(str(error), attempted="apply", on=manifest.source) from None
-        click.echo(f"{applied.kind.lower()}/{applied.key.name} {applied.outcome}", err=True)
-        if applied.kind == "AgentRun":
-            names.append(applied.key.name)
-    if not names:
-        raise UsageError("no AgentRun among the manifests", attempted="run")
+async def _to_follow(
+    objects: UserCluster, manifests: Sequence[Manifest], where: Where
+) -> list[str]:
+    if not manifests:
+        names = [item.metadata.name for item in await unfinished(objects)]
+        if not names:
+            raise UsageError(
+                "every run has ended",
+                attempted="go on",
+                on=str(where.state),
+                advice="Start another one with: agentrun run FILE",
+            )
+        return names
+    names = await apply_all(objects, manifests)
+    for name in names:
+        if idle := only_in_clusters((await objects.get_run(name)).spec):
+            click.echo(f"{name}: local mode does not use {', '.join(idle)}", err=True)
     return names
 
 
-async def _follow(objects: UserCluster, names: Sequence[str], *, local: bool) -> int:
+async def _demand_keys(objects: UserCluster, names: Sequence[str], again: Again) -> None:
+    """Without a key the first request would be refused and the run would have failed for good."""
+    if again.script is not None or os.environ.get(API_KEY) or os.environ.get(MODEL_URL):
+        return
+    for item in await unfinished(objects):
+        models = [item.spec.model_of(agent) for agent in item.spec.agents]
+        if item.spec.cancel or item.spec.suspend:
+            continue
+        if item.metadata.name in names and any(
+            model.api_key_secret_ref is None and not model.base_url for model in models
+        ):
+            raise UsageError(
+                "no API key is given, so nothing was started",
+                attempted="run",
+                on=item.metadata.name,
+                advice=f"Set {API_KEY}, name a Secret in model.apiKeySecretRef, or play a script "
+                f"with --model-script. Then: {again}",
+            )
+
+
+async def _follow(objects: UserCluster, names: Sequence[str], again: Again) -> int:
     with Progress() as progress:
         while True:
             runs = [found for name in names if (found := await _find(objects, name))]
@@ -106,7 +175,7 @@ async def _follow(objects: UserCluster, names: Sequence[str], *, local: bool) ->
             if all(waits_for_people(item) for item in left):
                 asked = [a for a in await objects.list_approvals() if a.spec.decision is None]
                 if all(_still_waits(item, asked) for item in left):
-                    _say_what_to_do(left, asked, local=local)
+                    say_what_to_do(left, asked, again)
                     return 3
             await asyncio.sleep(LOOK_AGAIN)
 
@@ -135,8 +204,11 @@ def _verdict(runs: Sequence[AgentRun], names: Sequence[str]) -> int:
         status = item.status
         if status and status.phase is not Phase.SUCCEEDED:
             click.echo(
-                f"{item.metadata.name}: {status.phase} {status.reason} {status.message}", err=True
+                f"{item.metadata.name}: {status.phase} {status.reason} {visible(status.message)}",
+                err=True,
             )
+    for name in set(names) - {item.metadata.name for item in runs}:
+        click.echo(f"{name}: it was deleted", err=True)
     return 0 if len(done) == len(names) else 1
 
 
@@ -146,23 +218,6 @@ def _still_waits(item: AgentRun, asked: Sequence[Approval]) -> bool:
     if status is None or status.reason != Reason.APPROVAL_PENDING:
         return True
     return any(approval.spec.run_ref.name == item.metadata.name for approval in asked)
-
-
-def _say_what_to_do(left: Sequence[AgentRun], asked: Sequence[Approval], *, local: bool) -> None:
-    program = "agentrun" if local else "kubectl agentrun"
-    for item in left:
-        name = item.metadata.name or ""
-        status = item.status
-        click.echo(f"{name}: {status.reason if status else ''} {status.message if status else ''}")
-        for approval in asked:
-            if approval.spec.run_ref.name == name:
-                click.echo(f"  {approval.spec.content.tool} {approval.spec.content.arguments_json}")
-                click.echo(f"  {program} approve {approval.metadata.name}")
-                click.echo(f"  {program} deny {approval.metadata.name}")
-        if status and status.reason == Reason.SUSPENDED_BY_USER:
-            click.echo(f"  {program} resume {name}")
-    if local:
-        click.echo("then go on with the same command", err=True)
 
 
 async def _until_stopped(operator: asyncio.Task[None], follow: Coroutine[None, None, int]) -> int:

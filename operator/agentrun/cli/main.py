@@ -5,15 +5,16 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 waits for people, 4 inconclusive (``verif
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
 import click
 
 from agentrun import __version__
-from agentrun.cli import act, dev, local_run, read, record, serve
+from agentrun.cli import act, dev, later, local_run, read, record, serve
 from agentrun.cli.where import Where
-from agentrun.errors import AgentRunError
+from agentrun.errors import AgentRunError, NotFound
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,12 +27,23 @@ def program(context: click.Context) -> None:
 
 for command in (*local_run.COMMANDS, *read.COMMANDS, *act.COMMANDS, *record.COMMANDS):
     program.add_command(command)
-for command in (*serve.COMMANDS, *dev.COMMANDS):
+for command in (*serve.COMMANDS, *dev.COMMANDS, *later.COMMANDS):
     program.add_command(command)
 
 
+def _where_to_look(error: AgentRunError) -> str:
+    """A name that is not there is mostly a misspelt one, or that of the wrong kind."""
+    if not isinstance(error, NotFound) or error.advice:
+        return ""
+    return ". Names are listed by: agentrun get runs, agentrun get approvals"
+
+
 def main() -> None:
-    """Entry point of both console scripts: our errors become one line and an exit code."""
+    """Entry point of both console scripts: our errors become one line and an exit code.
+
+    The database pool tells of each failed try in a log that nobody asked for; the error says it.
+    """
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
     try:
         code = program.main(standalone_mode=False)
     except click.Abort:
@@ -40,6 +52,10 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except AgentRunError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {error}{_where_to_look(error)}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        about = f" ({error.filename})" if error.filename else ""
+        click.echo(f"error: use a file{about}: {error.strerror or error}", err=True)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

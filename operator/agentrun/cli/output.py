@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import yaml
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
@@ -18,9 +19,38 @@ FORMATS = click.Choice(["table", "wide", "json", "yaml", "name"])
 output_option = click.option("-o", "--output", type=FORMATS, default="table", help="Format.")
 
 
+def visible(text: str) -> str:
+    """Text that a terminal may show: what models and tools say cannot move its cursor."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text
+    )
+
+
 def document(item: AgentRun | Approval) -> dict[str, Any]:
-    """The object as the API would return it."""
-    return item.model_dump(mode="json", by_alias=True, exclude_none=True)
+    """The object as the API would return it: its defaults filled in, what is absent left out."""
+    whole = item.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return _without_absent(item, whole)
+
+
+def _without_absent(model: BaseModel, dumped: dict[str, Any]) -> dict[str, Any]:
+    """Empty values that nobody gave are only this program's way to say "absent"."""
+    kept = {}
+    for name, field in type(model).model_fields.items():
+        key = field.serialization_alias or field.alias or name
+        if key not in dumped:
+            continue
+        value = _as_returned(getattr(model, name), dumped[key])
+        if name in model.model_fields_set or value not in ("", [], {}, False):
+            kept[key] = value
+    return kept
+
+
+def _as_returned(value: Any, dumped: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _without_absent(value, dumped)
+    if isinstance(value, tuple):
+        return [_as_returned(*pair) for pair in zip(value, dumped, strict=True)]
+    return dumped
 
 
 def show(items: Sequence[AgentRun | Approval], output: str) -> None:
@@ -49,11 +79,10 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="", padding=(0, 3, 0, 0))
     for name in header:
         table.add_column(name, no_wrap=True)
-    for row in rows:
+    lines = [[" ".join(visible(cell).split("\n")) for cell in row] for row in rows]
+    for row in lines:
         table.add_row(*row)
-    width = 40 + sum(
-        max(len(str(row[i])) for row in [header, *rows]) + 3 for i in range(len(header))
-    )
+    width = 40 + sum(max(len(row[i]) for row in [header, *lines]) + 3 for i in range(len(header)))
     Console(width=width, highlight=False, markup=False).print(table)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import click
 
 from agentrun.api import AgentRun, Approval, Usage
-from agentrun.cli.output import age, as_text, document, output_option, print_table, show
+from agentrun.cli.going_on import say_who_takes_it_up
+from agentrun.cli.output import age, as_text, document, output_option, print_table, show, visible
 from agentrun.cli.where import Where, placed
 from agentrun.errors import NotFound
 
@@ -107,16 +108,21 @@ def _summary(run: AgentRun) -> list[str]:
     if status:
         lines += [
             f"Reason:     {status.reason}",
-            f"Message:    {status.message}",
-            f"Attempt:    {status.attempt} (fence {status.fence}, pod {status.pod_name})",
+            f"Message:    {visible(status.message)}",
+            f"Attempt:    {status.attempt} (fence {status.fence}{_pod(status.pod_name)})",
             f"Usage:      {_usage(status.usage)}",
         ]
         lines += [
-            f"Condition:  {c.type}={c.status} {c.reason} {c.message}" for c in status.conditions
+            f"Condition:  {c.type}={c.status} {c.reason} {visible(c.message)}"
+            for c in status.conditions
         ]
         if status.result:
-            lines.append(f"Result:     {status.result}")
+            lines.append(f"Result:     {visible(status.result)}")
     return lines
+
+
+def _pod(name: str) -> str:
+    return f", pod {name}" if name else ""
 
 
 def _usage(usage: Usage | None) -> str:
@@ -160,6 +166,8 @@ async def wait(where: Where, name: str, goal: str, timeout: float) -> int:  # no
     """Wait until a condition of a run is True, or a phase is reached."""
     goal = goal.removeprefix("condition=")
     async with where.objects() as objects:
+        if not _reached(await objects.get_run(name), goal):
+            say_who_takes_it_up(where)
         try:
             async with asyncio.timeout(timeout):
                 while not _reached(run := await objects.get_run(name), goal):

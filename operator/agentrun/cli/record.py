@@ -6,22 +6,25 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from agentrun.cli.output import output_option
+from agentrun.cli.output import output_option, visible
 from agentrun.cli.where import Where, placed
 from agentrun.errors import UsageError
 from agentrun.run.fold import fold_all
 from agentrun.run.identity import MAIN_TASK
-from agentrun.run.log import Log, dump, load
+from agentrun.run.log import Log, blob_names, dump, load
 from agentrun.run.state import State
 from agentrun.run.transcript import Entry, entries
 from agentrun.run.verify import Report, Verdict, verify
 
 LOOK_AGAIN = 0.5
 MARKS = {"user": ">", "assistant": "<", "thinking": "~", "call": "*", "result": "=", "run": "#"}
+FORMATS = ("native", "oma-v4", "oma-v5", "journal", "elsai")
+"""The first one is the one that works."""
 EXIT = {Verdict.OK: 0, Verdict.FAILURE: 1, Verdict.INCONCLUSIVE: 4}
 
 
@@ -72,13 +75,6 @@ def _lines(found: Iterable[Entry], form: str) -> Iterable[str]:
         else:
             title = f"{entry.title} " if entry.title else ""
             yield f"{entry.seq:>5} {MARKS[entry.who]} {title}{visible(entry.text)}"
-
-
-def visible(text: str) -> str:
-    """Text that a terminal may show: what models and tools say cannot move its cursor."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text
-    )
 
 
 @click.command()
@@ -145,15 +141,35 @@ def _write(target: Path | None, data: bytes) -> None:
 
 @click.command()
 @click.argument("name")
-@click.option("--format", "form", type=click.Choice(["native"]), default="native")
+@click.option("--seq", type=click.IntRange(min=1), help="As it was at this commit.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
 @click.option(
     "--file", "target", type=click.Path(path_type=Path), help="Where to; stdout if absent."
 )
 @placed
-async def export(where: Where, name: str, form: str, target: Path | None) -> int:
+async def export(where: Where, name: str, seq: int | None, form: str, target: Path | None) -> int:
     """Write a run's record as one file."""
-    _write(target, dump(await where.log(name)))
+    if form != FORMATS[0]:
+        raise UsageError(
+            f"the format {form} is not available in this release",
+            attempted="export",
+            on=name,
+            advice=f"Use --format {FORMATS[0]}",
+        )
+    log = await where.log(name)
+    _write(target, dump(log if seq is None else _until(log, seq)))
     return 0
+
+
+def _until(log: Log, seq: int) -> Log:
+    """The record up to a commit, with what it names."""
+    last = log.commits[-1].seq if log.commits else 0
+    if seq > last:
+        raise UsageError(f"there are {last} commits, not {seq}", attempted="export", on=log.name)
+    commits = tuple(commit for commit in log.commits if commit.seq <= seq)
+    named = set(blob_names(commits))
+    blobs = {name: data for name, data in log.blobs.items() if name in named}
+    return replace(log, commits=commits, blobs=blobs)
 
 
 COMMANDS = (transcript, result, verify_command, export)

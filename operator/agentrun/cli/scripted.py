@@ -49,7 +49,8 @@ async def start_scripted_model(state: Path, script: Path, log: Path | None) -> s
     """The address of a server that plays the script.
 
     One that plays this very script already goes on, because runners are talking to it: its command
-    was killed. Another one of this folder is replaced, at the same address if that can be had.
+    was killed. Another one of this folder is replaced, and a stopped one comes back, at the same
+    address if that can be had.
     UsageError for a file that is not a script, before anything is started.
     """
     load_script(script)
@@ -57,7 +58,7 @@ async def start_scripted_model(state: Path, script: Path, log: Path | None) -> s
     if known is not None and (known.script, known.log) == wanted:
         return _address(known.port)
     stop_scripted_model(state)
-    for port in dict.fromkeys((known.port if known else 0, 0)):
+    for port in dict.fromkeys((_read(state / PORT), 0)):
         process = _spawn(state, script, log, port)
         if bound := await _bound(state / PORT, process):
             playing = Playing(process.pid, bound, *wanted)
@@ -107,7 +108,7 @@ async def _bound(port_file: Path, process: subprocess.Popen[bytes]) -> int:
 def _read(port_file: Path) -> int:
     try:
         return int(port_file.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return 0
 
 

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from agentrun.cluster.port import UserCluster
-from agentrun.errors import UsageError
+from agentrun.errors import StoreUnavailable, UsageError
 from agentrun.run.log import Log, blob_names
 from agentrun.store.port import OperatorStore
 
 DEFAULT_STATE = ".agentrun"
+DEFAULT_NAMESPACE = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Where:
         else:
             from agentrun.cluster.local.open import open_local_user
 
-            objects = open_local_user(self.existing_state())
+            objects = open_local_user(self.existing_state(), namespace=self.local_namespace)
         try:
             yield objects
         finally:
@@ -67,6 +69,7 @@ class Where:
         if self.dsn is not None:
             store = await open_operator_store(self.dsn)
             try:
+                await _demand_database(store)
                 yield store
             finally:
                 await store.close()
@@ -79,6 +82,11 @@ class Where:
                 yield store
             finally:
                 await store.close()
+
+    @property
+    def local_namespace(self) -> str:
+        """Local namespaces are only names."""
+        return self.namespace or DEFAULT_NAMESPACE
 
     def existing_state(self) -> Path:
         """The state folder, which must be there: reading never makes one."""
@@ -137,9 +145,11 @@ def placed(verb: Verb) -> Callable[..., Any]:
         namespace: str | None,
         **arguments: Any,
     ) -> int:
-        given = click.get_current_context().obj
+        context = click.get_current_context()
+        base = context.obj if isinstance(context.obj, Where) else Where()
+        _demand_place(context, base)
         where = replace(
-            given if isinstance(given, Where) else Where(),
+            base,
             state=state,
             dsn=dsn,
             kubeconfig=kubeconfig,
@@ -152,6 +162,34 @@ def placed(verb: Verb) -> Callable[..., Any]:
             raise click.Abort from None
 
     return command
+
+
+async def _demand_database(store: OperatorStore) -> None:
+    try:
+        await store.ping()
+    except StoreUnavailable as error:
+        raise no_database(error) from None
+
+
+def no_database(error: StoreUnavailable) -> UsageError:
+    """A given database that does not answer, for whoever typed its address."""
+    return UsageError(
+        error.message,
+        attempted="open the database",
+        advice="See that it runs, and that --dsn or AGENTRUN_DSN is its address.",
+    )
+
+
+def _demand_place(context: click.Context, where: Where) -> None:
+    """An option of the other program would be ignored, and the verb would act somewhere else."""
+    foreign = ("state",) if where.cluster else ("kubeconfig", "kube_context")
+    other = "agentrun" if where.cluster else "kubectl-agentrun"
+    for parameter in context.command.params:
+        if (
+            parameter.name in foreign
+            and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+        ):
+            raise click.UsageError(f"{parameter.opts[-1]} is an option of {other}")
 
 
 async def _coroutine(verb: Verb, where: Where, arguments: dict[str, Any]) -> int | None:

@@ -128,6 +128,10 @@ class UserCluster(Protocol):
     who may decide, who is stamped), and the person is the operating system's user.
     """
 
+    async def check(self, manifest: Mapping[str, Any]) -> None:
+        """Refuse what ``apply`` would refuse, as far as can be told here; nothing is written."""
+        ...
+
     async def apply(self, manifest: Mapping[str, Any]) -> Applied:
         """Create or update an AgentRun, ConfigMap or Secret; Rejected names the field.
 

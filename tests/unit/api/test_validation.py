@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from datetime import date
 from typing import Any
 
 import pytest
@@ -31,6 +32,11 @@ MODEL = {"name": "m"}
         ({**manifest(), "kind": "Approval"}, "kind: must be AgentRun"),
         ({"apiVersion": "agentrun.dev/v1alpha1", "kind": "AgentRun"}, "metadata: required"),
         ({**manifest(**prompt_spec()), "metadata": {}}, "metadata.name: required"),
+        ({**manifest(**prompt_spec()), 1: 2}, "[1]: every name must be a string"),
+        (
+            {**manifest(**prompt_spec()), "metadata": {"name": "a", "lables": {}}},
+            "metadata.lables: unknown field; did you mean labels?",
+        ),
         ({**manifest(**prompt_spec()), "extra": 1}, "extra: unknown field"),
         (manifest("a.b", **prompt_spec()), "metadata.name: at most 46"),
         (manifest("a" * 47, **prompt_spec()), "metadata.name: at most 46"),
@@ -64,7 +70,7 @@ def test_a_generated_name_is_enough(prefix: str) -> None:
         ({"limits": {"costUSD": "5$"}}, "spec.limits.costUSD: must be a decimal"),
         ({"limits": {"turns": "7"}}, "spec.limits.turns: must be a valid integer"),
         ({"limits": {"turns": 0}}, "spec.limits.turns: must be greater than or equal to 1"),
-        ({"limits": 5}, "spec.limits: must be a valid dictionary"),
+        ({"limits": 5}, "spec.limits: must be a mapping"),
         ({"suspend": "yes"}, "spec.suspend: must be a valid boolean"),
         ({"lease": {"ttlSeconds": 2}}, "spec.lease.ttlSeconds: must be greater than"),
         ({"lease": {"onUnreachable": "x"}}, "'TakeOver' or 'WaitForPod'"),
@@ -86,6 +92,8 @@ def test_a_generated_name_is_enough(prefix: str) -> None:
         ),
         ({"toolServers": [{"name": "o", "url": "ftp://x"}]}, "must be an http or https address"),
         ({"runId": "a/b"}, "spec.runId: must be letters, digits"),
+        ({"prompt": date(2026, 1, 1)}, "spec.prompt: must be a string; put it in quotes"),
+        ({"agents": "sre"}, "spec.agents: must be a list"),
         ({"prompt": ""}, "spec.prompt: must have at least 1 character"),
         ({"pod": {"affinity": {"a": "x" * 40_000}}}, "spec.pod.affinity: holds 4"),
     ],

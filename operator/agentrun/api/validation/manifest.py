@@ -10,6 +10,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -33,6 +34,25 @@ GENERATED_SUFFIX: Final = 5
 
 _SUBJECT: Final = re.compile(r"^\w+ should")
 
+METADATA: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+)
+"""Fields of Kubernetes' object metadata. Ours is the part that is read; kubectl knows them all."""
+
 _OPAQUE: Final = frozenset({"outputSchema", "resources", "affinity", "tolerations"})
 
 
@@ -46,6 +66,8 @@ def parse(obj: object) -> AgentRun:
     for field, expected in (("apiVersion", API_VERSION), ("kind", AGENTRUN_KIND)):
         if obj.get(field) != expected:
             raise InvalidSpec(f"{field}: must be {expected}")
+    if unknown := unknown_fields(obj.get("metadata"), METADATA, "metadata"):
+        raise InvalidSpec(one_message(unknown))
     try:
         run = AgentRun.model_validate(_without_nulls(obj), by_alias=True, by_name=False)
     except ValidationError as error:
@@ -83,6 +105,18 @@ def one_message(problems: Iterable[str]) -> str:
     return text if len(found) <= SHOWN else f"{text}; and {len(found) - SHOWN} more"
 
 
+def unknown_fields(value: object, known: Iterable[str], where: str = "") -> list[str]:
+    """A message for each field of a mapping that is not among those known."""
+    names, prefix = list(known), f"{where}." if where else ""
+    if not isinstance(value, Mapping):
+        return []
+    return [
+        f"{prefix}{str(name)[:NAME_SHOWN]}: unknown field{_near(str(name), names)}"
+        for name in value
+        if name not in names
+    ]
+
+
 def problem(details: ErrorDetails) -> str:
     """One of pydantic's errors in the words of a manifest."""
     location = [part for part in details["loc"] if part != "[key]"]
@@ -99,8 +133,14 @@ def problem(details: ErrorDetails) -> str:
         case "string_pattern_mismatch":
             pattern = details["ctx"]["pattern"]
             return f"{where}: must be {FORMS.get(pattern, f'text that matches {pattern}')}"
-        case "string_type" if isinstance(details["input"], int | float):
+        case "string_type" if isinstance(details["input"], int | float | date):
             return f"{where}: must be a string; put it in quotes"
+        case "model_type" | "dict_type":
+            return f"{where}: must be a mapping"
+        case "tuple_type" | "list_type":
+            return f"{where}: must be a list"
+        case "invalid_key":
+            return f"{where}: every name must be a string; put it in quotes"
         case _:
             return f"{where}: {_SUBJECT.sub('must', details['msg'])}"
 
@@ -125,7 +165,11 @@ def _suggestion(location: list[str | int]) -> str:
     known = {field.alias or name: name for name, field in parent.model_fields.items()}
     wanted = str(location[-1])[:NAME_SHOWN]
     by_attribute = [alias for alias, name in known.items() if name == wanted]
-    near = by_attribute or difflib.get_close_matches(wanted, known, n=1)
+    return f"; did you mean {by_attribute[0]}?" if by_attribute else _near(wanted, known)
+
+
+def _near(wanted: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(wanted[:NAME_SHOWN], list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 

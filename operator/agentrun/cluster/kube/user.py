@@ -41,13 +41,18 @@ class KubeUserCluster:
         """Close connections."""
         await self._rest.close()
 
+    async def check(self, manifest: Mapping[str, Any]) -> None:
+        """The API server judges, when it is applied; only the kind is known before."""
+        if manifest.get("kind") not in KINDS:
+            raise Rejected(
+                f"kind {manifest.get('kind')} is not applied here; apply it with kubectl",
+                attempted="apply",
+            )
+
     async def apply(self, manifest: Mapping[str, Any]) -> Applied:
         """Server-side apply; with a generateName, create."""
-        kind = str(manifest.get("kind"))
-        if kind not in KINDS:
-            raise Rejected(
-                f"kind {kind} is not applied here; apply it with kubectl", attempted="apply"
-            )
+        await self.check(manifest)
+        kind = str(manifest["kind"])
         given = manifest.get("metadata") or {}
         namespace = given.get("namespace") or self._namespace
         body = {**manifest, "metadata": {**given, "namespace": namespace}}

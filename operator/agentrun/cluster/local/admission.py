@@ -14,12 +14,51 @@ from agentrun.api import (
     AgentRunSpec,
     Approval,
     Decision,
+    RunnerPod,
 )
 from agentrun.api.spec import MUTABLE_FIELDS, MUTABLE_LIMITS
 from agentrun.cluster.deciding import check_open
 from agentrun.errors import Forbidden, Rejected
 
 Body = dict[str, Any]
+
+POD_DRESS = {
+    name: field.alias or name
+    for name, field in RunnerPod.model_fields.items()
+    if name not in ("labels", "annotations", "env", "termination_grace_period_seconds")
+}
+"""Fields of ``spec.pod`` that only a cluster obeys, with their names in a manifest."""
+
+
+def check_local(run: AgentRun) -> None:
+    """What a cluster could do and a state folder cannot is refused, not waited for."""
+    doing = {"attempted": "apply AgentRun"}
+    if run.spec.controller_name:
+        raise Rejected(
+            "spec.controllerName: names an installation in a cluster, and local mode is none",
+            advice="Leave it out, or use kubectl-agentrun",
+            **doing,
+        )
+    for index, server in enumerate(run.spec.tool_servers):
+        if server.image is not None:
+            raise Rejected(
+                f"spec.toolServers[{index}].image: {server.name} is an image, and local mode runs "
+                "no images",
+                advice="Give it as command or url, or run it in a cluster",
+                **doing,
+            )
+
+
+def only_in_clusters(spec: AgentRunSpec) -> tuple[str, ...]:
+    """Given fields that dress a pod and mean nothing to child processes."""
+    pod = [f"spec.pod.{POD_DRESS[name]}" for name in POD_DRESS if getattr(spec.pod, name)]
+    sidecars = [
+        f"spec.toolServers[{index}].workspace.{name}"
+        for index, server in enumerate(spec.tool_servers)
+        for name in ("image", "resources")
+        if server.workspace is not None and getattr(server.workspace, name)
+    ]
+    return (*pod, *sidecars)
 
 
 def check_update(old: AgentRun, new: AgentRun) -> None:

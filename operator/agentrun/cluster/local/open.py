@@ -19,6 +19,7 @@ from agentrun.cluster.local.folder import StateFolder
 from agentrun.cluster.local.pod_spec import Commands
 from agentrun.cluster.local.state import LocalState
 from agentrun.cluster.local.user import LocalUserCluster, Person
+from agentrun.errors import UsageError
 
 
 def open_local_cluster(
@@ -63,8 +64,17 @@ def _group_name(gid: int) -> str:
 
 
 def _open(root: Path, ambient: Mapping[str, str] | None) -> LocalState:
+    try:
+        folder = StateFolder.open(root)
+    except OSError as error:
+        raise UsageError(
+            error.strerror or type(error).__name__,
+            attempted="make the state folder",
+            on=str(root),
+            advice="Name another one with --state",
+        ) from None
     return LocalState(
-        StateFolder.open(root),
+        folder,
         clock=lambda: datetime.now(UTC),
         new_uid=lambda: str(uuid.uuid4()),
         ambient=dict(os.environ) if ambient is None else ambient,

@@ -11,6 +11,7 @@ from typing import Any
 
 from agentrun.cluster.local.files import private_folder, write_atomic
 from agentrun.cluster.local.folder import StateFolder
+from agentrun.cluster.local.plain import texts
 from agentrun.errors import Rejected
 
 ENTRY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
@@ -22,17 +23,20 @@ def entries_of(manifest: Mapping[str, Any]) -> dict[str, bytes]:
     try:
         entries = {
             name: base64.b64decode(text, validate=True)
-            for name, text in (manifest.get("data") or {}).items()
+            for name, text in texts(manifest, "data").items()
         }
-    except (binascii.Error, TypeError, ValueError):
-        raise Rejected("data: values must be base64", attempted="apply Secret") from None
-    for name, text in (manifest.get("stringData") or {}).items():
-        if not isinstance(text, str):
-            raise Rejected(f"stringData.{name}: must be a string", attempted="apply Secret")
-        entries[name] = text.encode()
+    except (binascii.Error, ValueError):
+        raise Rejected(
+            "data: values must be base64; plain text belongs into stringData",
+            attempted="apply Secret",
+        ) from None
+    entries |= {name: text.encode() for name, text in texts(manifest, "stringData").items()}
     for name in entries:
         if not valid_entry(name):
-            raise Rejected("entry names are letters, digits, dashes, dots and underscores")
+            raise Rejected(
+                "data: names of entries are letters, digits, dashes, dots and underscores",
+                attempted="apply Secret",
+            )
     return entries
 
 

@@ -316,5 +316,15 @@ def _mapped() -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise ClusterUnavailable(
-            str(error), attempted="use the local object store", advice="Try again"
+            str(error),
+            attempted="use the local object store",
+            on="objects.db",
+            advice=_advice(error),
         ) from error
+
+
+def _advice(error: sqlite3.Error) -> str:
+    """Being busy or full passes; a damaged file stays damaged."""
+    if isinstance(error, sqlite3.OperationalError):
+        return "Try again"
+    return "Restore the file, or name another state folder with --state"

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import signal as signals
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,13 @@ from agentrun.api import AgentRun, Approval, Decision
 from agentrun.api.names import LABEL_ATTEMPT, pod_name
 from agentrun.cluster.local.admission import (
     check_decision,
+    check_local,
     check_update,
     merged,
     parsed_run,
     reapplied,
 )
+from agentrun.cluster.local.plain import plain_metadata, texts
 from agentrun.cluster.local.secrets import entries_of
 from agentrun.cluster.local.state import ENDED, KILLED_BY_USER, LocalState
 from agentrun.cluster.local.store import key_of
@@ -34,6 +36,7 @@ T = TypeVar("T")
 FATAL = frozenset(
     {signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP, signals.SIGQUIT}
 )
+DRESS = frozenset({"labels", "annotations"})
 FOLLOW_SECONDS = 0.1
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -44,6 +47,19 @@ class Person:
 
     name: str
     groups: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A checked manifest: the object to create, or what to make of the one that is there.
+
+    ``entries`` are a Secret's contents, which are never part of an object.
+    """
+
+    kind: str
+    body: Body
+    change: Callable[[Body], Body]
+    entries: Mapping[str, bytes] | None = field(default=None, repr=False)
 
 
 def random_suffix() -> str:
@@ -73,20 +89,13 @@ class LocalUserCluster:
         """Close the store."""
         await _do(self._state.close)
 
+    async def check(self, manifest: Mapping[str, Any]) -> None:
+        """What ``apply`` would refuse is refused; nothing is written."""
+        await _do(lambda: self._preview(self._wanted(manifest)))
+
     async def apply(self, manifest: Mapping[str, Any]) -> Applied:
         """AgentRun, ConfigMap or Secret."""
-        kinds = {
-            "AgentRun": self._apply_run,
-            "ConfigMap": self._apply_config,
-            "Secret": self._apply_secret,
-        }
-        kind = manifest.get("kind")
-        if kind not in kinds:
-            raise Rejected(
-                f"kind {kind} is not known here; local mode takes {', '.join(kinds)}",
-                attempted="apply",
-            )
-        return await _do(lambda: kinds[kind](manifest))
+        return await _do(lambda: self._apply(self._wanted(manifest)))
 
     async def list_runs(self) -> Sequence[AgentRun]:
         """All runs of the namespace."""
@@ -189,22 +198,26 @@ class LocalUserCluster:
             if body["metadata"]["namespace"] == self._namespace
         ]
 
-    def _apply_run(self, manifest: Mapping[str, Any]) -> Applied:
+    def _wanted(self, manifest: Mapping[str, Any]) -> Wanted:
+        kinds = {"AgentRun": self._run, "ConfigMap": self._config, "Secret": self._secret}
+        kind = manifest.get("kind")
+        if kind not in kinds:
+            raise Rejected(
+                f"kind {kind} is not known here; local mode takes {', '.join(kinds)}",
+                attempted="apply",
+            )
+        return kinds[kind](manifest)
+
+    def _run(self, manifest: Mapping[str, Any]) -> Wanted:
         try:
             run = self._admit(manifest)
         except InvalidSpec as error:
             raise Rejected(error.message, attempted="apply AgentRun") from None
-        if images := [server.name for server in run.spec.tool_servers if server.image is not None]:
-            raise Rejected(
-                f"tool server {images[0]} is an image, and local mode runs no images",
-                attempted="apply AgentRun",
-                advice="Give it as command or url, or run it in a cluster",
-            )
-        body = run.to_dict()
+        check_local(run)
         meta = run.metadata
-        name = meta.name or meta.generate_name + self._new_suffix()
+        body = run.to_dict()
         body["metadata"] = {
-            "name": name,
+            "name": meta.name or meta.generate_name + self._new_suffix(),
             "namespace": meta.namespace or self._namespace,
             "labels": dict(meta.labels),
             "annotations": dict(meta.annotations),
@@ -216,48 +229,51 @@ class LocalUserCluster:
             stored = parsed(AgentRun, old)
             new = reapplied(stored, AgentRun.model_validate(body))
             check_update(stored, new)
-            return {**old, "spec": new.to_dict()["spec"]}
+            said = {part: dict(getattr(meta, part)) for part in meta.model_fields_set & DRESS}
+            return {
+                **old,
+                "metadata": {**old["metadata"], **said},
+                "spec": new.to_dict()["spec"],
+            }
 
-        return self._create_or("AgentRun", body, change)
+        return Wanted("AgentRun", body, change)
 
-    def _apply_config(self, manifest: Mapping[str, Any]) -> Applied:
-        data = manifest.get("data") or {}
-        if not isinstance(data, Mapping) or not all(isinstance(v, str) for v in data.values()):
-            raise Rejected("data: values must be strings", attempted="apply ConfigMap")
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": self._plain_metadata(manifest),
-            "data": dict(data),
-        }
-        return self._create_or("ConfigMap", body, lambda old: {**old, "data": body["data"]})
+    def _config(self, manifest: Mapping[str, Any]) -> Wanted:
+        metadata = plain_metadata(manifest, self._namespace)
+        data = texts(manifest, "data")
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+        return Wanted("ConfigMap", body, lambda old: {**old, "data": data})
 
-    def _apply_secret(self, manifest: Mapping[str, Any]) -> Applied:
-        """The contents go into files; a changed Secret is the same object with other files."""
+    def _secret(self, manifest: Mapping[str, Any]) -> Wanted:
+        metadata = plain_metadata(manifest, self._namespace)
         entries = entries_of(manifest)
-        metadata = self._plain_metadata(manifest)
-        key = ObjectKey(metadata["namespace"], metadata["name"])
+        kind = manifest.get("type", "Opaque")
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind}
+        return Wanted("Secret", body, dict, entries)
+
+    def _preview(self, wanted: Wanted) -> None:
+        try:
+            stored = self._state.store.get(wanted.kind, key_of(wanted.body))
+        except NotFound:
+            return
+        wanted.change(stored)
+
+    def _apply(self, wanted: Wanted) -> Applied:
+        if wanted.entries is not None:
+            return self._apply_secret(wanted, wanted.entries)
+        return self._create_or(wanted.kind, wanted.body, wanted.change)
+
+    def _apply_secret(self, wanted: Wanted, entries: Mapping[str, bytes]) -> Applied:
+        """The contents go into files; a changed Secret is the same object with other files."""
+        key = key_of(wanted.body)
         uid = self._state.secret_uid(key)
         if uid is not None:
             self._state.secrets.write(uid, entries)
             return Applied("Secret", key, "configured")
         uid = self._state.new_uid()
         self._state.secrets.write(uid, entries)
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": metadata,
-            "type": manifest.get("type", "Opaque"),
-        }
-        self._state.store.create("Secret", body, uid)
+        self._state.store.create("Secret", wanted.body, uid)
         return Applied("Secret", key, "created")
-
-    def _plain_metadata(self, manifest: Mapping[str, Any]) -> Body:
-        metadata = manifest.get("metadata") or {}
-        name = metadata.get("name")
-        if not isinstance(name, str) or not name:
-            raise Rejected("metadata.name: required", attempted=f"apply {manifest.get('kind')}")
-        return {"name": name, "namespace": metadata.get("namespace") or self._namespace}
 
     def _create_or(self, kind: str, body: Body, change: Callable[[Body], Body]) -> Applied:
         store, key = self._state.store, key_of(body)

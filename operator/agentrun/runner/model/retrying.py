@@ -135,9 +135,8 @@ class RetryingModel:
     def _demand_key(self) -> None:
         if self._settings.url == OWN_ADDRESS and self._settings.api_key == NO_KEY:
             raise ModelUnavailable(
-                "no API key is given",
+                "no API key is given; name a Secret in model.apiKeySecretRef",
                 auth=True,
                 attempted=_ASK,
                 on=self._settings.place,
-                advice="Name a Secret in model.apiKeySecretRef",
             )

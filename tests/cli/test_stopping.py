@@ -1,0 +1,71 @@
+"""Ctrl-C stops what was about to start as well, and a folder knows whether anybody drives it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+from agentrun.cli.driving import driven, driving
+from agentrun.cli.local_operator import LocalOperator
+from agentrun.cluster.port import Cluster
+from agentrun.cluster.values import ContainerEnd, ObjectKey, PodView
+
+
+def pod(name: str, phase: str, **more: Any) -> PodView:
+    given: dict[str, Any] = {
+        "owner_uid": "r",
+        "run_uid": "r",
+        "fence": 1,
+        "attempt": 1,
+        "installation": "local",
+        "node": "here",
+        "created_at": None,
+        "deleting": False,
+        "runner_running": phase == "Running",
+        "runner_end": None,
+        "waiting": None,
+        "evicted": False,
+        "disrupted": False,
+    }
+    return PodView(key=ObjectKey("default", name), uid=name, phase=phase, **{**given, **more})
+
+
+class Pods:
+    """A cluster whose pods are gone as soon as they are deleted."""
+
+    def __init__(self, *pods: PodView) -> None:
+        self.left = {pod.uid: pod for pod in pods}
+
+    async def list_pods(self) -> list[PodView]:
+        return list(self.left.values())
+
+    async def delete_pod(self, key: ObjectKey, uid: str) -> None:
+        del self.left[uid]
+
+
+async def test_a_runner_that_has_not_started_yet_is_stopped_too() -> None:
+    """It would start after the command has ended, and find no model."""
+    pods = Pods(
+        pod("starting", "Pending"),
+        pod("running", "Running"),
+        pod("ended", "Failed", runner_end=ContainerEnd(1, "Error")),
+        pod("unstartable", "Pending", waiting=("CreateContainerConfigError", "no secret")),
+    )
+    stop = asyncio.Event()
+    operator = LocalOperator(asyncio.create_task(_until(stop)), stop, cast("Cluster", pods))
+    await operator.drain()
+    assert set(pods.left) == {"ended", "unstartable"}
+
+
+async def _until(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+def test_a_folder_is_driven_while_anybody_drives_it(tmp_path: Path) -> None:
+    assert not driven(tmp_path)
+    with driving(tmp_path):
+        with driving(tmp_path):
+            assert driven(tmp_path)
+        assert driven(tmp_path)
+    assert not driven(tmp_path)
