@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -241,6 +242,24 @@ async def test_the_watch_fills_cache_and_queue() -> None:
     made = Stage(watch=feeding)
     made.start()
     await made.until(lambda: UID in made.store.rows or bool(made.operator.cache.tombs(KEY)))
+    await made.end()
+
+
+async def test_a_run_that_went_while_the_operator_started_is_revoked() -> None:
+    """The watch has still seen it, the first list has not."""
+    made = Stage()
+    made.cluster.apply(run())
+    made.start()
+    await made.until(lambda: UID in made.store.rows and bool(made.cluster.pods))
+    await made.end()
+    (seen,) = made.cluster.runs.values()
+    made.store.rows[UID] = replace(made.store.rows[UID], state=RunState.SUSPENDED)
+    made.cluster.remove(KEY)
+    again = Operator(made.store, made.cluster, SETTINGS)
+    again.cache.put_run(seen)
+    made.stop = asyncio.Event()
+    made.task = asyncio.create_task(again.run(made.stop))
+    await made.until(lambda: made.store.rows[UID].state is RunState.REVOKED)
     await made.end()
 
 

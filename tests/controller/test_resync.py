@@ -15,7 +15,7 @@ from tests.controller.worlds import KEY, OTHER_UID, UID, pod, row, run
 from agentrun.cluster.values import ObjectKey
 from agentrun.controller.queue import WorkQueue
 from agentrun.controller.resync import Resync, too_many
-from agentrun.errors import ClusterUnavailable, Forbidden, NotFound, Rejected
+from agentrun.errors import ClusterUnavailable, Forbidden, NotFound, Rejected, StoreUnavailable
 from agentrun.store.rows import RunState
 
 
@@ -90,6 +90,17 @@ async def test_finished_runs_are_not(scene: Scene) -> None:
 async def test_a_deletion_that_no_watch_has_seen(scene: Scene) -> None:
     del scene.sim.cluster.runs[KEY]
     await scene.turn()
+    assert scene.tombs == (UID,)
+    assert len(scene.queue) == 1
+
+
+async def test_a_deletion_that_is_found_while_the_store_is_away_is_not_forgotten(
+    scene: Scene,
+) -> None:
+    del scene.sim.cluster.runs[KEY]
+    scene.sim.store.up = False
+    with pytest.raises(StoreUnavailable):
+        await scene.turn()
     assert scene.tombs == (UID,)
     assert len(scene.queue) == 1
 

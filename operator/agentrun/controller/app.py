@@ -160,7 +160,8 @@ class Operator:
 
     async def _open_gate(self, stop: asyncio.Event) -> None:
         """Lists of our own, because nothing says when the watches have delivered theirs."""
-        await self._load(stop)
+        for key in await self._load(stop):
+            self.queue.add(key)
         for run in self.cache.runs:
             self.wake(object_key(run))
         self._gate.set()

@@ -77,16 +77,15 @@ class Resync:
     _suspects: dict[str, float] = field(default_factory=dict)
 
     async def once(self) -> None:
-        """One resync. Finished runs that are settled are not looked at again."""
+        """One resync. Finished runs that are settled are not looked at again. What the lists have
+        shown comes first, because no later list shows it again."""
         touched = await load(self.cluster, self.cache)
         self.ledger.recheck_namespaces()
+        live = {key for key in map(object_key, self.cache.runs) if not self.reconciler.settled(key)}
+        for key in touched | live:
+            self.queue.add(key)
         await self.pods_without_run()
         await self.rows_without_run()
-        for run in self.cache.runs:
-            if not self.reconciler.settled(object_key(run)):
-                touched.add(object_key(run))
-        for key in touched:
-            self.queue.add(key)
 
     async def pods_without_run(self) -> None:
         """Pods of ours whose run was deleted while nobody watched."""
