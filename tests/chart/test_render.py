@@ -6,12 +6,26 @@ import json
 
 import pytest
 import yaml
+from helm_python.chart import Chart
 from helm_python.errors import HelmError
-from tests.chart.render import ROOT, render
+from tests.chart.render import CHARTS, ROOT, render
 
 
 def of_kind(items: list[dict], kind: str) -> list[dict]:
     return [item for item in items if item["kind"] == kind]
+
+
+def render_all(release: str, values: dict | None = None) -> set[tuple[str, str]]:
+    """Kind and name of what a release installs for the whole cluster."""
+    loaded = Chart.load(CHARTS / "agentrun")
+    rendered = loaded.render(values, name=release, namespace=release)
+    texts = [text for path, text in rendered.items() if path.endswith(".yaml")]
+    items = [item for text in texts for item in yaml.safe_load_all(text) if item]
+    return {
+        (item["kind"], item["metadata"]["name"])
+        for item in items
+        if "namespace" not in item["metadata"]
+    }
 
 
 def test_the_crd_chart_is_the_crds_kept_on_uninstall() -> None:
@@ -84,6 +98,22 @@ def test_policies_name_the_operators_own_service_account() -> None:
     assert "system:serviceaccount:agentrun:op" in text
 
 
+def test_a_second_installation_brings_nothing_that_the_first_has_already() -> None:
+    first = render_all("agentrun")
+    second = render_all("other", {"shared": {"install": False}, "installation": "other"})
+    assert first & second == set()
+
+
+def test_the_operator_of_a_second_installation_may_ask_as_well() -> None:
+    other = "system:serviceaccount:other:op"
+    (policy,) = of_kind(
+        render("agentrun", {"shared": {"otherOperators": [other]}}), "ValidatingAdmissionPolicy"
+    )
+    who = policy["spec"]["validations"][0]["expression"]
+    mine = "system:serviceaccount:agentrun:agentrun-operator"
+    assert who == f'request.operation != \'CREATE\' || variables.me in ["{mine}","{other}"]'
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -92,6 +122,7 @@ def test_policies_name_the_operators_own_service_account() -> None:
         {"image": {"repository": "x", "digest": "latest"}},
         {"approvals": {"acceptUnverified": "yes"}},
         {"policy": {"imagess": []}},
+        {"shared": {"otherOperators": ["' || true || '"]}},
         {"policy": {"images": "registry.example/*"}},
     ],
 )
