@@ -77,8 +77,8 @@ class AgentSpec(ApiModel):
     )
     temperature: Temperature | None = Field(
         None,
-        description='Sampling temperature as a decimal from "0" to "1"; absent, and with '
-        "thinkingTokens: the model's.",
+        description='Sampling temperature as a decimal from "0" to "1"; absent: the model\'s. '
+        "Not with thinkingTokens.",
     )
     thinking_tokens: ThinkingTokens | None = Field(
         None, description="Budget of extended thinking per model call; absent: no thinking."

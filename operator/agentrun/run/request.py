@@ -50,7 +50,11 @@ def build_request(
     if tools:
         body["tools"] = tools
     body["messages"] = _with_breakpoints(sendable(messages))
-    _sampling(body, agent)
+    if agent.temperature is not None:
+        body["temperature"] = float(agent.temperature)
+    if agent.thinking_tokens is not None:  # the provider counts thinking in max_tokens
+        body["max_tokens"] += agent.thinking_tokens
+        body["thinking"] = {"type": "enabled", "budget_tokens": agent.thinking_tokens}
     body["stream"] = True
     exact = mend_json(exact_json(body))[0]
     return ModelRequest(
@@ -61,15 +65,6 @@ def build_request(
         sha256_hex(exact_json(tools)),
         len(given),
     )
-
-
-def _sampling(body: dict[str, Json], agent: AgentSpec) -> None:
-    """With thinking, the provider counts it in ``max_tokens`` and takes no temperature."""
-    if agent.thinking_tokens is not None:
-        body["max_tokens"] += agent.thinking_tokens
-        body["thinking"] = {"type": "enabled", "budget_tokens": agent.thinking_tokens}
-    elif agent.temperature is not None:
-        body["temperature"] = float(agent.temperature)
 
 
 def _system(agent: AgentSpec) -> Json:

@@ -57,6 +57,7 @@ def released_spec() -> dict[str, Any]:
             },
             {
                 "name": "other",
+                "temperature": "0.2",
                 "instructionsFrom": {"configMapKeyRef": {"name": "p", "key": "other.md"}},
             },
         ],

@@ -66,6 +66,10 @@ def problems(**spec: Any) -> tuple[str, ...]:
             "spec.agents[0]: give one of instructions and instructionsFrom",
         ),
         (
+            prompt_spec(agents=[{**SRE, "thinkingTokens": 2000, "temperature": "0.2"}]),
+            "spec.agents[0].temperature: not with thinkingTokens",
+        ),
+        (
             prompt_spec(agents=[{**SRE, "tools": ["ops.*"]}]),
             "spec.agents[0].tools[0]: no tool server is named ops",
         ),

@@ -57,6 +57,8 @@ def agent_problems(spec: AgentRunSpec) -> Problems:
                 yield f"{where}.delegates: no agent is named {other}"
             elif other == agent.name:
                 yield f"{where}.delegates: {other} cannot be its own delegate"
+        if agent.thinking_tokens is not None and agent.temperature is not None:
+            yield f"{where}.temperature: not with thinkingTokens, as the provider allows none then"
         yield from _glob_problems(spec, agent, where)
         yield from _model_problems(spec.model_of(agent), where)
 
