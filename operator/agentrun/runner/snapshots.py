@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from agentrun.errors import AgentRunError, Fenced, StoreRegressed
+from agentrun.errors import Fenced, StoreRegressed
 from agentrun.run import codec
 from agentrun.run.records import SCHEMA_VERSION
 from agentrun.run.state import State
@@ -93,7 +93,7 @@ class Snapshots:
             self._known.update(new)
         except (Fenced, StoreRegressed) as error:
             self._broken(error)
-        except AgentRunError as error:
+        except Exception as error:  # noqa: BLE001 - a snapshot is a help, and nothing depends on it
             self._observer.snapshot_failed(error)
         else:
             self._growth.snapshot = len(encoded.body)

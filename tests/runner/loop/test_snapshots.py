@@ -158,11 +158,12 @@ def test_a_copy_does_not_change_when_the_run_goes_on() -> None:
     run(scene())
 
 
+@pytest.mark.parametrize("error", [StoreUnavailable("no answer"), MemoryError()])
 def test_a_snapshot_that_fails_is_tried_again_later_and_costs_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async def away(self: MemoryStore, *rest: object) -> None:
-        raise StoreUnavailable("no answer")
+        raise error
 
     async def scene() -> None:
         made = stage()
