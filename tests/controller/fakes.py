@@ -24,10 +24,10 @@ from agentrun.cluster.values import (
     SecretView,
 )
 from agentrun.errors import AlreadyExists, Conflict, Forbidden, NotFound, StoreUnavailable
+from agentrun.run.values import Question
 from agentrun.store.port import (
     LEASE_EXPIRED,
     AttemptEnd,
-    NewApproval,
     NewAttempt,
     NewRun,
     Restored,
@@ -560,7 +560,7 @@ class FakeStore:
         *,
         state: RunState | None = None,
         reason: str = "",
-        questions: Sequence[NewApproval] = (),
+        questions: Sequence[Question] = (),
         wait: float = 0.0,
         progress: bool = True,
     ) -> bool:
@@ -606,7 +606,7 @@ class FakeStore:
             self.rows[uid] = replace(self.rows[uid], lease_expires_at=self.clock.wall())
 
 
-def _asked(uid: str, asked: NewApproval, now: datetime) -> ApprovalRow:
+def _asked(uid: str, asked: Question, now: datetime) -> ApprovalRow:
     return ApprovalRow(
         id=asked.id,
         run_uid=uid,

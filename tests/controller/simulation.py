@@ -27,7 +27,7 @@ from agentrun.errors import AgentRunError
 from agentrun.run.approvals import content_hash
 from agentrun.run.exact import canonical_json
 from agentrun.run.identity import approval_request_id
-from agentrun.store.port import NewApproval
+from agentrun.run.values import Question
 from agentrun.store.rows import Requested, RunRow, RunState
 
 QUICK = Settings(
@@ -354,11 +354,11 @@ class Sim:
 ENDS = {"crash": (1,), "oom": (137, "OOMKilled"), "drain": (143,), "config": (78,), "kill": (137,)}
 
 
-def question(attempt: int) -> NewApproval:
+def question(attempt: int) -> Question:
     """A question that the pod of this attempt asks."""
     content = {"tool": "ops.restart", "argumentsJSON": "{}", "agent": "sre", "task": "main"}
     boundary = f"main/1/{attempt}/0"
-    return NewApproval(
+    return Question(
         id=approval_request_id(UID, "Tool", boundary, 1),
         scope="Tool",
         boundary=boundary,

@@ -14,12 +14,12 @@ from uuid import uuid4
 import psycopg
 
 from agentrun.run.identity import approval_request_id
+from agentrun.run.values import Question
 from agentrun.store.embedded import EmbeddedPostgres
 from agentrun.store.operator_store import PostgresOperatorStore, open_operator_store
 from agentrun.store.port import (
     Claim,
     EndState,
-    NewApproval,
     NewAttempt,
     NewCommit,
     NewRun,
@@ -44,9 +44,9 @@ def commit(kind: str = "after_model", **fields: Any) -> NewCommit:
     return NewCommit(kind=kind, **{**defaults, **fields})
 
 
-def question(run_uid: str, boundary: str = "main/1/1/0", ordinal: int = 1) -> NewApproval:
+def question(run_uid: str, boundary: str = "main/1/1/0", ordinal: int = 1) -> Question:
     """A question about one call."""
-    return NewApproval(
+    return Question(
         id=approval_request_id(run_uid, "Tool", boundary, ordinal),
         scope="Tool",
         boundary=boundary,

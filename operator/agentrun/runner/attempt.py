@@ -26,7 +26,7 @@ from agentrun.runner.model.port import Model
 from agentrun.runner.observer import Observer
 from agentrun.runner.tail import Entry, Tail
 from agentrun.runner.tools.port import ToolRoom
-from agentrun.store.port import EndState, NewApproval, NewCommit, RunnerStore
+from agentrun.store.port import EndState, NewCommit, RunnerStore
 from agentrun.store.rows import RunState, TotalsRow
 
 POINTS = {
@@ -98,25 +98,13 @@ def new_commit(boundary: Boundary) -> tuple[NewCommit, int]:
     """The row of a boundary, and its size before compression."""
     encoded = codec.encode(boundary.records)
     blobs = {**encoded.blobs, **boundary.blobs}
-    questions = tuple(
-        NewApproval(
-            id=question.id,
-            scope=question.scope,
-            boundary=question.boundary,
-            ordinal=question.ordinal,
-            content=question.content,
-            content_hash=question.content_hash,
-            reason=question.reason,
-        )
-        for question in boundary.questions
-    )
     commit = NewCommit(
         kind=boundary.kind,
         ref=boundary.ref,
         codec=encoded.codec,
         body=encoded.body,
         progress=progress(boundary.records),
-        approvals=questions,
+        approvals=boundary.questions,
         blobs=blobs,
     )
     return commit, _plain_size(encoded) + sum(map(len, blobs.values()))

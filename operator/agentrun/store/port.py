@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agentrun.run.values import Question
 from agentrun.store.rows import (
     Budgets,
     CommitRow,
@@ -22,19 +23,6 @@ from agentrun.store.rows import (
 
 
 @dataclass(frozen=True, slots=True)
-class NewApproval:
-    """An approval row to write in the same statement as the commit that requests it."""
-
-    id: str
-    scope: str
-    boundary: str
-    ordinal: int
-    content: bytes
-    content_hash: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class NewCommit:
     """One boundary: one row. ``ref`` is unique per run where given. Blobs are put before it."""
 
@@ -43,7 +31,8 @@ class NewCommit:
     codec: int
     body: bytes
     progress: bool
-    approvals: tuple[NewApproval, ...] = ()
+    approvals: tuple[Question, ...] = ()
+    """Written in the same statement as the commit that asks them."""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     """By sha256 of the content: written before the commit that names them."""
 

@@ -24,7 +24,8 @@ from agentrun.run.records import (
     TraceLink,
 )
 from agentrun.run.state import State
-from agentrun.store.port import Claim, Control, EndState, NewApproval, NewCommit, Restored
+from agentrun.run.values import Question
+from agentrun.store.port import Claim, Control, EndState, NewCommit, Restored
 from agentrun.store.rows import (
     Budgets,
     CommitRow,
@@ -62,7 +63,7 @@ class Database:
     snapshots: list[SnapshotRow] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
     refs: set[str] = field(default_factory=set)
-    approvals: dict[str, NewApproval] = field(default_factory=dict)
+    approvals: dict[str, Question] = field(default_factory=dict)
     totals: TotalsRow = field(default_factory=TotalsRow)
     requested: Requested = Requested.RUN
     requested_reason: str = ""
