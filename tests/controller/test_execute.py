@@ -91,6 +91,17 @@ def test_h60_an_outcome_over_a_commit_that_was_on_the_wire(sim: Sim) -> None:
     assert sim.row.state is RunState.ACTIVE
 
 
+@pytest.mark.parametrize("finish", [True, False])
+def test_an_outcome_is_written_whatever_its_message_holds(sim: Sim, finish: bool) -> None:
+    """Text columns take no NUL and no half of a pair; the run was once tried again for ever."""
+    sim.change(suspend=not finish)
+    sim.operators[0].deliver()
+    sim.operators[0].reconcile()
+    act = Finish(RunState.FAILED, "x", "a\0\ud800b") if finish else Suspend("x", "a\0\ud800b")
+    perform(sim, seen_by(sim), act)
+    assert sim.row.message == "a  b"
+
+
 def test_no_pod_without_a_secret_of_its_fence(sim: Sim) -> None:
     """A decision that minted nothing is followed by no pod."""
     sim.operators[0].ledger.forget(UID)

@@ -172,6 +172,9 @@ def test_a_container_without_a_message_says_nothing() -> None:
         ('{"reason": "InvalidSpec", "message": "x"}\n', "InvalidSpec", "x"),
         ('{"reason": "Succeeded", "message": "x"}', None, "x"),  # no hint may claim an outcome
         ('{"reason": 7}', None, ""),
+        ('{"reason": []}', None, ""),
+        ('{"reason": {}, "message": [1]}', None, "[1]"),
+        ('{"message": "a\\u0000b\\ud800c"}', None, "a b c"),  # refused by text columns
         ("[1]", None, ""),
         ("not json", None, ""),
         ("", None, ""),

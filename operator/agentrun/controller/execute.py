@@ -27,6 +27,7 @@ from agentrun.controller.plan.facts import seen
 from agentrun.controller.pods import confirm_pod, delete_pod, purge_secrets
 from agentrun.controller.world import World
 from agentrun.errors import ClusterError, Conflict, NotFound
+from agentrun.run.shown import shown
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ async def _finish(hands: Hands, at: Pass, action: act.Finish) -> None:
         seen(at.owned),
         action.state,
         str(action.reason),
-        action.message,
+        shown(action.message),
         body.codec,
         body.body,
         action.end,
@@ -85,7 +86,7 @@ async def _finish(hands: Hands, at: Pass, action: act.Finish) -> None:
 async def _suspend(hands: Hands, at: Pass, action: act.Suspend) -> None:
     body = suspend_body(at.owned, action)
     row = await hands.store.suspend(
-        seen(at.owned), str(action.reason), action.message, body.codec, body.body, action.end
+        seen(at.owned), str(action.reason), shown(action.message), body.codec, body.body, action.end
     )
     at.took(row)
 

@@ -14,6 +14,7 @@ from agentrun.cluster.values import ContainerEnd, PodView
 from agentrun.controller.plan.facts import has_ended
 from agentrun.controller.world import World
 from agentrun.run.exact import parse_json
+from agentrun.run.shown import shown
 from agentrun.store.port import LEASE_EXPIRED, AttemptEnd
 from agentrun.store.rows import RunRow, RunState
 
@@ -68,8 +69,9 @@ def said(end: ContainerEnd | None) -> tuple[Reason | None, str]:
         return None, ""
     if not isinstance(value, dict):
         return None, ""
-    reason = value.get("reason")
-    return Reason(reason) if reason in HINTS else None, str(value.get("message", ""))[:HINT_MAX]
+    reason = str(value.get("reason", ""))
+    text = shown(str(value.get("message", "")), HINT_MAX)
+    return Reason(reason) if reason in HINTS else None, text
 
 
 def exit_code(case: Case) -> int | None:
