@@ -14,6 +14,7 @@ echo "== the run starts"
 "$agentrun" run examples/demo/run.yaml --model-script examples/demo/model.yaml --state "$state" &
 run=$!
 until [ "$(turns)" -ge 2 ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.1; done
+kill -0 "$run" 2>/dev/null || { wait "$run"; echo "the run ended before it could be killed" >&2; exit 1; }
 echo "== its runner is killed (SIGKILL), with two turns committed"
 "$agentrun" kill demo --state "$state"
 wait "$run"

@@ -90,6 +90,18 @@ def test_started_from_nothing_it_is_ready_and_migrated(folder: Path) -> None:
     assert not server.running
 
 
+def test_a_folder_may_be_named_from_the_working_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    server = EmbeddedPostgres(Path(folder.name), settings=FAST)
+    dsn = server.start()
+    monkeypatch.chdir("/")
+    assert works(dsn)
+    server.leave()
+    assert not server.running
+
+
 def test_the_last_user_stops_it(server: EmbeddedPostgres, folder: Path) -> None:
     dsn = server.start()
     other = User(folder)

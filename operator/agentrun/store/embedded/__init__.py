@@ -37,7 +37,7 @@ class EmbeddedPostgres:
         version: int = 18,
         account: Account | None = None,
     ) -> None:
-        self._folder = folder
+        self._folder = folder.absolute()  # its programs work in folders of their own
         self._settings = {**_SETTINGS, **(settings or {})}
         self._template = template
         self._version = version
