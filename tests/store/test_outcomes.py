@@ -245,7 +245,7 @@ async def test_the_poll_sees_a_question_until_it_has_an_object(world: World) -> 
     asked = question(claim.run_uid)
     await runner.append(commit("approval/request", approvals=(asked,)), totals())
     assert [row.unasked for row in await world.operator.live(world.installation)] == [True]
-    assert await world.operator.bind_approval(asked.run, "object", None)
+    assert await world.operator.bind_approval(claim.run_uid, asked.id, "object", None)
     assert [row.unasked for row in await world.operator.live(world.installation)] == [False]
 
 
