@@ -309,6 +309,22 @@ class TestCreation:
         assert sim.row.state is RunState.SUCCEEDED
         assert b"Look." in sim.row.spec
 
+    def test_a_pod_that_may_not_be_deleted_keeps_no_later_run_of_that_name_waiting(self) -> None:
+        sim = Sim(scripts=(("commit", "hang"),))
+        reach_running(sim)
+
+        async def refuse(*_: Any) -> None:
+            raise Forbidden("pods are protected by a policy")
+
+        sim.cluster.delete_pod = refuse  # type: ignore[method-assign]
+        sim.cluster.remove(KEY)
+        sim.cluster.apply(run(uid=OTHER_UID))
+        for _ in range(4):
+            sim.operators[0].deliver()
+            sim.operators[0].reconcile()
+        assert sim.store.rows[UID].state is RunState.REVOKED
+        assert OTHER_UID in {uid for uid, _, _ in sim.cluster.created}
+
     def test_cancelled_while_it_waits_for_its_prompt(self) -> None:
         source = {"configMapKeyRef": {"name": "p", "key": "prompt"}}
         sim = Sim(what={"prompt": None, "promptFrom": source})

@@ -84,7 +84,8 @@ class Reconciler:
         await self._show(key, world, plan(world))
 
     async def _bury(self, key: ObjectKey, uid: str) -> None:
-        """Revoke what belonged to an object that is gone, and delete its pods."""
+        """Revoke what belonged to an object that is gone, and delete its pods. Pods that may not be
+        deleted are the garbage collector's; they must not keep the next run of that name waiting."""
         for _ in range(ROUNDS):
             world = await self._eyes.gone(key, uid)
             if not world.store_up:
@@ -92,7 +93,13 @@ class Reconciler:
             actions = decide(world)
             if not actions:
                 break
-            await execute(self._hands, world, actions)
+            try:
+                await execute(self._hands, world, actions)
+            except ClusterError as error:
+                if error.retryable:
+                    raise
+                log.warning("run %s (%s) is gone, its pods are not: %s", key, uid, error)
+                break
         self._settled.pop(key, None)
         self._hands.cache.settle_tomb(key, uid)
         self._hands.ledger.forget(uid)
