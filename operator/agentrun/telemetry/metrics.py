@@ -15,7 +15,6 @@ from prometheus_client import (
 )
 
 FAST = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
-SLOW = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 900)
 LONG = (60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 COUNTS = (1, 10, 100, 1_000, 10_000, 100_000)
 
@@ -65,14 +64,6 @@ class Metrics:
         )
         self.restore_blocks = self._histogram(
             "agentrun_restore_blocks", "Commits folded by a restore.", buckets=COUNTS
-        )
-        self.lease_renew_seconds = self._histogram(
-            "agentrun_lease_renew_seconds", "Time of a lease renewal.", buckets=FAST
-        )
-        self.lease_margin_seconds = self._histogram(
-            "agentrun_lease_margin_seconds",
-            "Time that was left of the lease when it was renewed.",
-            buckets=SLOW,
         )
         self.tool_unknown_outcome = self._counter(
             "agentrun_tool_unknown_outcome_total",

@@ -14,8 +14,6 @@ NAMES = {
     "agentrun_checkpoint_bytes_total": ("kind",),
     "agentrun_restore_seconds": (),
     "agentrun_restore_blocks": (),
-    "agentrun_lease_renew_seconds": (),
-    "agentrun_lease_margin_seconds": (),
     "agentrun_tool_unknown_outcome_total": ("policy",),
     "agentrun_model_calls_discarded_total": (),
     "agentrun_tokens_total": ("kind",),
