@@ -9,6 +9,9 @@ import pytest
 import yaml
 from tests.cli.conftest import Shell, agentrun
 
+from agentrun.cli.record import _lines
+from agentrun.run.transcript import Entry
+
 
 def test_run_reports_progress_and_ends_with_zero(finished: Shell) -> None:
     assert "agentrun/plain created" in finished.first.err
@@ -151,7 +154,51 @@ def test_another_namespace_of_the_folder_is_empty(finished: Shell) -> None:
 def test_wait_ends_at_once_for_what_is_reached(finished: Shell) -> None:
     assert finished("wait", "plain").code == 0
     assert finished("wait", "plain", "--for", "condition=Succeeded").code == 0
-    assert finished("wait", "plain", "--for", "condition=Stalled").code == 1
+    assert finished("wait", "plain", "--for", "condition=succeeded").code == 0
+    never = finished("wait", "plain", "--for", "condition=Stalled")
+    assert never.code == 1
+    assert "nothing works on" not in never.err
+
+
+def test_waiting_for_what_there_is_not_is_refused_at_once(finished: Shell) -> None:
+    done = finished("wait", "plain", "--for", "condition=Done")
+    assert done.code == 1
+    assert "neither a condition nor a phase" in done.err
+    assert "Finished" in done.err
+
+
+@pytest.mark.parametrize("verb", ["suspend", "resume"])
+def test_what_changes_nothing_says_so(finished: Shell, verb: str) -> None:
+    done = finished(verb, "plain")
+    assert done.code == 0
+    assert "it has ended (Succeeded), so nothing changes" in done.out
+
+
+def test_a_tool_name_that_the_model_made_up_cannot_move_the_cursor() -> None:
+    entry = Entry(1, 1, "call", "{}", "evil\x1b[31m")
+    for form in ("text", "md", "json"):
+        assert "\x1b" not in "".join(_lines([entry], form))
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_there_is_not_is_refused(finished: Shell, port: str) -> None:
+    script = str(finished.state.parent / "model.yaml")
+    done = agentrun("dev", "model", script, "--port", port)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+
+
+def test_a_database_to_migrate_that_does_not_answer_is_not_said_to_be_tried_again() -> None:
+    done = agentrun("migrate", "--dsn", "postgresql://127.0.0.1:1/x")
+    assert done.code == 1
+    assert "tried again" not in done.err
+    assert "--dsn" in done.err
+
+
+def test_killing_what_does_not_run_says_where_to_look(finished: Shell) -> None:
+    done = finished("kill", "plain")
+    assert done.code == 1
+    assert "agentrun describe" in done.err
 
 
 def test_logs_are_json_lines_without_prompts(finished: Shell) -> None:

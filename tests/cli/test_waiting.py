@@ -55,6 +55,11 @@ def test_whoever_decides_while_nothing_runs_is_told_how_it_goes_on(waiting: Wait
     assert f"agentrun run --state {shell.state}" in shell("wait", "gated", "--timeout", "0.1").err
 
 
+def test_resuming_what_waits_for_a_decision_says_what_it_waits_for(waiting: Waiting) -> None:
+    shell, _ = waiting
+    assert "it waits still: ApprovalPending" in shell("resume", "gated").err
+
+
 def test_without_files_every_unfinished_run_of_the_folder_goes_on(waiting: Waiting) -> None:
     shell, _ = waiting
     script = ("--model-script", str(shell.state.parent / "model.yaml"))

@@ -7,9 +7,12 @@ from typing import Any
 
 import click
 
-from agentrun.api import Decision
+from agentrun.api import Decision, Reason
 from agentrun.cli.going_on import say_who_takes_it_up
 from agentrun.cli.where import Where, placed
+
+HELD_BY_OTHERS = frozenset({Reason.APPROVAL_PENDING, Reason.BUDGET_EXCEEDED})
+"""Suspensions that ``resume`` does not end."""
 
 
 def _decision(verb: str, decision: Decision, text: str) -> click.Command:
@@ -65,8 +68,13 @@ def _patch(verb: str, spec: dict[str, Any], done: str, text: str) -> click.Comma
     @placed
     async def patch(where: Where, name: str) -> int:
         async with where.objects() as objects:
-            await objects.change_run(name, spec)
+            status = (await objects.change_run(name, spec)).status
+        if status is not None and status.phase.terminal:
+            click.echo(f"{name}: it has ended ({status.phase}), so nothing changes")
+            return 0
         click.echo(f"{name}: {done}")
+        if verb == "resume" and status is not None and status.reason in HELD_BY_OTHERS:
+            click.echo(f"{name}: it waits still: {status.reason} {status.message}", err=True)
         say_who_takes_it_up(where)
         return 0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentrun.errors import AgentRunError
+from agentrun.cli.where import no_database
+from agentrun.errors import AgentRunError, StoreUnavailable
 
 
 async def checks(dsn: str, kubeconfig: Path | None) -> list[tuple[str, str]]:
@@ -21,6 +22,8 @@ async def _database(dsn: str) -> str:
     store = await open_operator_store(dsn)
     try:
         await store.ping()
+    except StoreUnavailable as error:
+        return str(no_database(error))
     except AgentRunError as error:
         return str(error)
     finally:

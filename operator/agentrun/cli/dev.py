@@ -16,7 +16,7 @@ def dev() -> None:
 
 @dev.command()
 @click.argument("script", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--port", type=int, default=0, help="Port; a free one if 0.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Port; a free one if 0.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--log", type=click.Path(path_type=Path), help="One JSON line per request.")
 def model(script: Path, port: int, host: str, log: Path | None) -> int:

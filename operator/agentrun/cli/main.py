@@ -41,9 +41,10 @@ def _where_to_look(error: AgentRunError) -> str:
 def main() -> None:
     """Entry point of both console scripts: our errors become one line and an exit code.
 
-    The database pool tells of each failed try in a log that nobody asked for; the error says it.
+    Libraries tell of each failed try in logs that nobody asked for; the error says it.
     """
-    logging.getLogger("psycopg").addHandler(logging.NullHandler())
+    for library in ("psycopg", "kubernetes"):
+        logging.getLogger(library).addHandler(logging.NullHandler())
     try:
         code = program.main(standalone_mode=False)
     except click.Abort:

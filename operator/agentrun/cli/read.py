@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import click
 
-from agentrun.api import AgentRun, Approval, Usage
+from agentrun.api import AgentRun, Approval, ConditionType, Phase, Usage
 from agentrun.cli.going_on import say_who_takes_it_up
 from agentrun.cli.output import age, as_text, document, output_option, print_table, show, visible
 from agentrun.cli.where import Where, placed
-from agentrun.errors import NotFound
+from agentrun.errors import NotFound, UsageError
 
+DELETED = "delete"
 LOOK_AGAIN = 0.3
 """Seconds between looks of ``wait``."""
 
@@ -164,9 +165,10 @@ async def events(where: Where, name: str) -> int:
 @placed
 async def wait(where: Where, name: str, goal: str, timeout: float) -> int:  # noqa: ASYNC109
     """Wait until a condition of a run is True, or a phase is reached."""
-    goal = goal.removeprefix("condition=")
+    goal = _goal(goal)
     async with where.objects() as objects:
-        if not _reached(await objects.get_run(name), goal):
+        seen = await objects.get_run(name)
+        if not _reached(seen, goal) and not _never(seen, goal):
             say_who_takes_it_up(where)
         try:
             async with asyncio.timeout(timeout):
@@ -179,10 +181,23 @@ async def wait(where: Where, name: str, goal: str, timeout: float) -> int:  # no
             click.echo(f"timed out waiting for {goal} of {name}", err=True)
             return 1
         except NotFound:
-            if goal != "delete":
+            if goal != DELETED:
                 raise
     click.echo(f"{name}: {goal}")
     return 0
+
+
+def _goal(given: str) -> str:
+    """A condition or phase as the API spells it; kubectl does not mind the case either."""
+    known = {name.lower(): name for name in (*ConditionType, *Phase, DELETED)}
+    name = given.removeprefix("condition=").removesuffix("=True").removesuffix("=true")
+    if name.lower() not in known:
+        raise UsageError(
+            f"{given} is neither a condition nor a phase",
+            attempted="wait",
+            advice=f"Known are {', '.join(sorted(known.values()))}",
+        )
+    return str(known[name.lower()])
 
 
 def _reached(run: AgentRun, goal: str) -> bool:
@@ -195,7 +210,7 @@ def _reached(run: AgentRun, goal: str) -> bool:
 
 
 def _never(run: AgentRun, goal: str) -> bool:
-    return goal != "delete" and run.status is not None and run.status.phase.terminal
+    return goal != DELETED and run.status is not None and run.status.phase.terminal
 
 
 COMMANDS = (get, describe, logs, events, wait)

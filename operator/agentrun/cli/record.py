@@ -71,9 +71,9 @@ def _lines(found: Iterable[Entry], form: str) -> Iterable[str]:
                 }
             )
         elif form == "md":
-            yield f"**{entry.who}** {entry.title}\n\n{visible(entry.text)}\n"
+            yield f"**{entry.who}** {visible(entry.title)}\n\n{visible(entry.text)}\n"
         else:
-            title = f"{entry.title} " if entry.title else ""
+            title = f"{visible(entry.title)} " if entry.title else ""
             yield f"{entry.seq:>5} {MARKS[entry.who]} {title}{visible(entry.text)}"
 
 

@@ -9,7 +9,8 @@ from typing import NoReturn
 
 import click
 
-from agentrun.errors import UsageError
+from agentrun.cli.where import no_database
+from agentrun.errors import StoreUnavailable, UsageError
 
 
 @click.command()
@@ -34,7 +35,10 @@ def migrate(dsn: str | None) -> int:
     """Bring the database's schema up to date."""
     from agentrun.store.migrate import migrate as apply
 
-    click.echo(f"schema version {apply(_given(dsn))}")
+    try:
+        click.echo(f"schema version {apply(_given(dsn))}")
+    except StoreUnavailable as error:
+        raise no_database(error) from None
     return 0
 
 

@@ -110,6 +110,7 @@ class Where:
                     "it has not started yet, so there is no record",
                     attempted="read a run's record",
                     on=name,
+                    advice="It begins with the first attempt.",
                 )
             commits = (await store.commits(uid)).commits
             blobs = await store.blobs(uid, blob_names(commits))

@@ -94,6 +94,7 @@ def test_a_generated_name_is_enough(prefix: str) -> None:
         ({"runId": "a/b"}, "spec.runId: must be letters, digits"),
         ({"prompt": date(2026, 1, 1)}, "spec.prompt: must be a string; put it in quotes"),
         ({"agents": "sre"}, "spec.agents: must be a list"),
+        ({"prompt": "\ud800"}, "spec.prompt: must be Unicode text; it holds half a character"),
         ({"prompt": ""}, "spec.prompt: must have at least 1 character"),
         ({"pod": {"affinity": {"a": "x" * 40_000}}}, "spec.pod.affinity: holds 4"),
     ],

@@ -135,6 +135,8 @@ def problem(details: ErrorDetails) -> str:
             return f"{where}: must be {FORMS.get(pattern, f'text that matches {pattern}')}"
         case "string_type" if isinstance(details["input"], int | float | date):
             return f"{where}: must be a string; put it in quotes"
+        case "string_unicode":
+            return f"{where}: must be Unicode text; it holds half a character (a lone surrogate)"
         case "model_type" | "dict_type":
             return f"{where}: must be a mapping"
         case "tuple_type" | "list_type":

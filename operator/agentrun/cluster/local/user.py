@@ -302,7 +302,12 @@ class LocalUserCluster:
                 self._state.store.update("Pod", key_of(pod), _noted, uid=uid)
             self._state.kubelet.signal_runner(uid, signal)
             return str(pod["metadata"]["name"])
-        raise NotFound("no attempt is running", attempted="kill", on=str(self._key(name)))
+        raise NotFound(
+            "no attempt is running",
+            attempted="kill",
+            on=str(self._key(name)),
+            advice="`agentrun describe` shows its attempts",
+        )
 
     def _newest_pod_name(self, name: str) -> str:
         """By the logs, because pods go before their run does."""
@@ -310,7 +315,12 @@ class LocalUserCluster:
         stem = pod_name(name, run["metadata"]["uid"], 0).removesuffix("0")
         attempts = self._state.folder.logged_attempts(stem)
         if not attempts:
-            raise NotFound("no attempt has started yet", attempted="logs", on=str(self._key(name)))
+            raise NotFound(
+                "no attempt has started yet",
+                attempted="logs",
+                on=str(self._key(name)),
+                advice="`agentrun describe` shows what it waits for",
+            )
         return f"{stem}{max(attempts)}"
 
     def _ended(self, pod: str) -> bool:
