@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from agentrun.errors import StoreRefused
+from agentrun.errors import StoreRefused, StoreUnavailable
 from agentrun.store.embedded import EmbeddedPostgres
 from agentrun.store.roles import (
     LOCAL_ROLE,
@@ -17,8 +18,11 @@ from agentrun.store.roles import (
     runner_password,
     runner_role,
 )
+from agentrun.store.rows import Budgets, Requested
+from agentrun.store.runner_store.jobs import SQL
 
 from .conftest import Own
+from .world import OBJECT, World
 
 TABLES = [
     "run", "run_spec", "commit", "snapshot", "blob", "attempt", "attempt_secret", "approval",
@@ -203,3 +207,18 @@ def _demand_passwords(data: Path, dsn: str) -> None:
             is None
         ):
             until -= 1
+
+
+async def test_a_tenant_that_keeps_its_row_locked_keeps_no_connection_of_the_operator(
+    world: World, postgres: EmbeddedPostgres
+) -> None:
+    """A handful of such runs would otherwise take all of them, and stop the runs of everybody."""
+    runner, claim = await world.active()
+    wish = (claim.run_uid, OBJECT, 2, Requested.CANCEL, "User", "", Budgets())
+    with psycopg.connect(postgres.runner_dsn) as tenant:
+        tenant.execute(SQL["renew"], runner._hold.parameters())
+        started = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            await world.operator.request(*wish)
+        assert time.monotonic() - started < 6
+    assert await world.operator.request(*wish) is not None

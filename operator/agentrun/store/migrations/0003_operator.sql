@@ -2,6 +2,8 @@
 -- locks the run row, and then, in later statements that see everything committed before the lock,
 -- checks the reason again (H12, H60, H64). No row back: the facts have moved, observe again.
 -- Terminal rows match nothing. Whatever sets a state raises the fence in the same statement (H61).
+-- None waits long for a lock: a tenant may hold its own rows for as long as it likes, and a few of
+-- them would otherwise take every connection of the operator.
 
 -- The run row as rows.py knows it, without the spec and the lists: what the progress poll reads.
 CREATE VIEW agentrun.run_row AS
@@ -190,7 +192,8 @@ CREATE FUNCTION agentrun.open_run_v1(
   p_name text, p_run_id text, p_spec bytea, p_spec_hash text, p_generation bigint,
   p_lease_ttl_ms integer, p_requested text, p_requested_reason text, p_budget_turns bigint,
   p_budget_tokens bigint, p_budget_cost bigint, p_budget_active_s bigint)
-RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s' AS $$
 BEGIN
   INSERT INTO agentrun.run_spec (run_uid, spec) VALUES (p_run_uid, p_spec) ON CONFLICT DO NOTHING;
   INSERT INTO agentrun.run
@@ -212,7 +215,8 @@ CREATE FUNCTION agentrun.request_v1(
   p_run_uid text, p_object_uid text, p_generation bigint, p_requested text, p_reason text,
   p_by text, p_budget_turns bigint, p_budget_tokens bigint, p_budget_cost bigint,
   p_budget_active_s bigint)
-RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s' AS $$
 DECLARE
   r agentrun.run;
 BEGIN
@@ -250,7 +254,8 @@ CREATE FUNCTION agentrun.mint_v1(
   p_run_uid text, p_object_uid text, p_fence bigint, p_seq bigint, p_state text, p_holder text,
   p_because text, p_secret_hash bytea, p_trace_id text, p_span_id text, p_pod text,
   p_codec smallint, p_body bytea, p_cause text, p_fault text, p_exit_code integer)
-RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s' AS $$
 DECLARE
   r      agentrun.run;
   v_open boolean;
@@ -287,7 +292,8 @@ $$;
 -- wins, the other is told that the fence is held.
 CREATE FUNCTION agentrun.add_secret_v1(
   p_run_uid text, p_object_uid text, p_fence bigint, p_state text, p_secret_hash bytea)
-RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s' AS $$
 DECLARE
   r agentrun.run;
 BEGIN
@@ -308,7 +314,8 @@ $$;
 CREATE FUNCTION agentrun.charge_v1(
   p_run_uid text, p_object_uid text, p_fence bigint, p_seq bigint, p_state text, p_holder text,
   p_cause text, p_fault text, p_exit_code integer, p_backoff_ms bigint)
-RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s' AS $$
 DECLARE
   r agentrun.run;
 BEGIN
@@ -355,7 +362,8 @@ CREATE FUNCTION agentrun.finish_v1(
   p_run_uid text, p_object_uid text, p_fence bigint, p_seq bigint, p_state text, p_holder text,
   p_outcome text, p_reason text, p_message text, p_codec smallint, p_body bytea, p_cause text,
   p_fault text, p_exit_code integer)
-RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s' AS $$
 DECLARE
   r agentrun.run;
 BEGIN
@@ -379,7 +387,8 @@ $$;
 CREATE FUNCTION agentrun.suspend_v1(
   p_run_uid text, p_object_uid text, p_fence bigint, p_state text, p_holder text, p_reason text,
   p_message text, p_codec smallint, p_body bytea, p_cause text, p_fault text, p_exit_code integer)
-RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s' AS $$
 DECLARE
   r agentrun.run;
 BEGIN
@@ -397,7 +406,8 @@ $$;
 -- The object is gone: nobody may write any more. Only for this object (H64). No commit: a revoked
 -- run has no outcome of its own.
 CREATE FUNCTION agentrun.revoke_v1(p_run_uid text, p_object_uid text, p_reason text)
-RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s' AS $$
 DECLARE
   r agentrun.run;
 BEGIN
@@ -416,7 +426,8 @@ $$;
 -- Remember which object stands for a question, by compare-and-set (H71).
 CREATE FUNCTION agentrun.bind_approval_v1(p_run_uid text, p_id text, p_object_uid text,
                                           p_seen_object_uid text)
-RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s' AS $$
 BEGIN
   UPDATE agentrun.approval a SET object_uid = p_object_uid
    WHERE a.run_uid = p_run_uid AND a.id = p_id AND a.state = 'Pending'
@@ -435,7 +446,8 @@ CREATE FUNCTION agentrun.decide_v1(
   p_decision text, p_decided_by text, p_content_hash text, p_codec smallint, p_body bytea,
   p_secret_hash bytea, p_trace_id text, p_span_id text, p_pod text, p_new_codec smallint,
   p_new_body bytea)
-RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF agentrun.run_facts LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s' AS $$
 DECLARE
   r agentrun.run;
 BEGIN
@@ -467,7 +479,8 @@ $$;
 
 -- Forget secrets that nobody may use any more: older fences, and the current one once claimed.
 CREATE FUNCTION agentrun.purge_secrets_v1(p_run_uid text)
-RETURNS void LANGUAGE sql VOLATILE AS $$
+RETURNS void LANGUAGE sql VOLATILE
+SET lock_timeout = '2s' AS $$
   DELETE FROM agentrun.attempt_secret s USING agentrun.run r
    WHERE s.run_uid = p_run_uid AND r.run_uid = p_run_uid
      AND (s.fence < r.fence OR r.holder IS NOT NULL OR r.state <> 'Active')
