@@ -504,3 +504,22 @@ async def test_a_run_of_another_release_hides_no_other_run(
     for read in (cluster.get_run(KEY), user.get_run("one")):
         with pytest.raises(Rejected, match="inventedLater"):
             await read
+
+
+async def test_the_watch_survives_a_file_that_is_locked_for_long(
+    cluster: LocalCluster, user: LocalUserCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It once ended ``agentrun run``."""
+    monkeypatch.setattr("agentrun.cluster.local.changes.RETRY_SECONDS", 0.01)
+    settle, locked = cluster.state.settle, [ClusterUnavailable("database is locked")]
+
+    def settle_once_more(**how: Any) -> None:
+        if locked:
+            raise locked.pop()
+        settle(**how)
+
+    monkeypatch.setattr(cluster.state, "settle", settle_once_more)
+    async with asyncio.timeout(20), aclosing(cluster.changes()) as changes:
+        await user.apply(manifest("one"))
+        assert await anext(changes) == KEY
+    assert not locked

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from agentrun.cluster.local.state import ENDED, LocalState
 from agentrun.cluster.values import ObjectKey
+from agentrun.errors import ClusterUnavailable
+
+log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.05
+RETRY_SECONDS = 1.0
 THOROUGH_SECONDS = 0.5
 """A killed supervisor leaves no trace in the folder's times, so its lock is looked at this often."""
 
@@ -29,9 +34,16 @@ class Watcher:
         self._thorough_at = 0.0
 
     async def keys(self) -> AsyncIterator[ObjectKey]:
-        """Runs that changed since the watch was made, for as long as it is iterated."""
+        """Runs that changed since the watch was made, for as long as it is iterated. A file that is
+        locked or a disk that is full is looked at again: what changed meanwhile is still noted."""
         while True:
-            for key in await self._do(self._look):
+            try:
+                changed: Sequence[ObjectKey] = await self._do(self._look)
+            except ClusterUnavailable as error:
+                log.warning("cannot watch, will be tried again: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            for key in changed:
                 yield key
             await asyncio.sleep(LOOK_SECONDS)
 
