@@ -17,7 +17,7 @@ from agentrun.runner import failpoints
 from agentrun.runner.clock import Clock, shift_wall
 from agentrun.runner.drain import Drain
 from agentrun.runner.environ import Settings
-from agentrun.runner.exits import TERMINATION_LOG, Ending, ending_of, write_termination
+from agentrun.runner.exits import TERMINATION_LOG, Ending, Exit, ending_of, write_termination
 from agentrun.runner.life import DEFAULT_STALL, World, live
 from agentrun.runner.reporting import Reporter
 from agentrun.store.port import RunnerStore
@@ -25,6 +25,7 @@ from agentrun.telemetry import logs
 
 GRACE = 30.0
 """Seconds of grace until the spec is known: Kubernetes' own default."""
+STOPS = (signal.SIGTERM, signal.SIGINT)
 STRAGGLERS = 1.0
 """Seconds for tasks that do not end when they are told to."""
 
@@ -48,7 +49,13 @@ def run_attempt(environ: Mapping[str, str]) -> int:
 
 
 def main() -> NoReturn:
-    """``python -m agentrun.runner``. Leaves at once: a thread that still imports must not hold it."""
+    """``python -m agentrun.runner``. Leaves at once: a thread that still imports must not hold it.
+
+    So does a signal before there is anything to drain: the first process of a container ignores what
+    nobody handles, and would claim a run that it has to give up.
+    """
+    for number in STOPS:
+        signal.signal(number, lambda *_: os._exit(Exit.DRAINED))
     code = run_attempt(os.environ)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -90,7 +97,7 @@ async def _attempt(settings: Settings) -> Ending:
     observer = Reporter(settings.environ, metrics)
     drain = Drain(clock, settings.grace or GRACE)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOPS:
         loop.add_signal_handler(number, drain.begin)
     nonce = secrets.token_hex(16)
 

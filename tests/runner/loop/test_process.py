@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -162,3 +163,33 @@ def test_a_shifted_wall_clock_shifts_nothing_else(monkeypatch: pytest.MonkeyPatc
     assert time.time() - before_wall >= 3600
     assert time.time_ns() // 10**9 - int(before_wall) >= 3600
     assert clock.boottime() - before < 3600
+
+
+SLOW = """
+import sys, time
+class Slow:
+    def find_spec(self, name, *rest):
+        if name == "agentrun.runner.rims":
+            print("importing", flush=True)
+            time.sleep(60)
+sys.meta_path.insert(0, Slow())
+"""
+"""A module that takes long to import, as on a busy node."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_the_claim_is_a_drain_and_not_lost(
+    surroundings: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    """As the first process of a container it would be ignored, if nobody handled it."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentrun.runner"],
+        env={**os.environ, **surroundings, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"importing\n"
+        process.send_signal(number)
+        assert process.wait(timeout=20) == 143
