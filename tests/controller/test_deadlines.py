@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.controller.worlds import (
     acts,
     ago,
     attempt,
+    confirmed,
     first,
     kinds,
     pending_row,
@@ -24,7 +26,7 @@ from tests.controller.worlds import (
 from agentrun.api import Reason
 from agentrun.controller.actions import Finish, RequestWish
 from agentrun.controller.plan.plan import plan
-from agentrun.controller.world import Trouble
+from agentrun.controller.world import Freshness, Trouble
 from agentrun.store.rows import Requested, RunState
 
 
@@ -80,6 +82,15 @@ def test_h33_before_the_first_commit_the_start_deadline_ends_the_run_and_says_wh
     assert (act.state, act.reason) == (RunState.FAILED, "StartDeadlineExceeded")
     assert "ImagePull" in act.message
     assert "no such image" in act.message
+
+
+def test_an_operator_that_was_away_starts_the_run_instead_of_failing_it() -> None:
+    """It died between mint and pod, and came back after more than ten minutes."""
+    fresh = Freshness(synced=True, since_start=1.0, since_poll=0.5)
+    at = world(row=starting(3000), pods=(), freshness=fresh, confirmed=confirmed(None))
+    assert kinds(at) == ("AddSecret", "CreatePod")
+    later = replace(fresh, since_start=601.0)
+    assert isinstance(first(replace(at, freshness=later)), Finish)
 
 
 def test_the_start_deadline_also_ends_what_claimed_and_never_committed() -> None:

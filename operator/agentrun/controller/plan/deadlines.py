@@ -61,7 +61,10 @@ def _waits(pod: PodView) -> tuple[Reason, str] | None:
 
 
 def start_deadline(world: World, spec: AgentRunSpec, row: RunRow) -> float | None:
-    """Seconds until the first commit must be there; None when the deadline does not apply."""
+    """Seconds until the first commit must be there; None when the deadline does not apply.
+
+    An operator that was away has started nothing meanwhile, so each one waits for the whole of it.
+    """
     if row.first_commit_at is not None or row.state is not RunState.ACTIVE:
         return None
     waits = waiting_reason(world, row)
@@ -70,7 +73,8 @@ def start_deadline(world: World, spec: AgentRunSpec, row: RunRow) -> float | Non
     since = _starting_since(row)
     if since is None:
         return None
-    return spec.limits.start_deadline_seconds - elapsed(row, since)
+    limit = spec.limits.start_deadline_seconds
+    return limit - min(elapsed(row, since), world.freshness.since_start)
 
 
 def _starting_since(row: RunRow) -> datetime | None:
