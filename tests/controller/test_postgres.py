@@ -33,9 +33,10 @@ from agentrun.errors import Fenced
 from agentrun.run.codec import decode
 from agentrun.run.fold import fold
 from agentrun.run.state import State
+from agentrun.run.values import LastWord
 from agentrun.store.embedded import EmbeddedPostgres
 from agentrun.store.operator_store import PostgresOperatorStore, open_operator_store
-from agentrun.store.port import EndState, NewCommit
+from agentrun.store.port import NewCommit
 from agentrun.store.rows import RunRow, RunState, TotalsRow
 from agentrun.store.runner_store import open_runner_store
 from agentrun.store.runner_store.facade import PostgresRunnerStore
@@ -166,11 +167,11 @@ class Play:
         if todo == "commit":
             await runner.append(_commit(), TotalsRow(turns=1))
         elif todo == "finish":
-            end = EndState(RunState.SUCCEEDED, "Succeeded", "", "the answer")
+            end = LastWord(RunState.SUCCEEDED, "Succeeded", "", "the answer")
             await self._last(pod, _commit("run/end"), end)
         elif todo == "ask":
             asked = replace(question(pod.attempt or 0), id=f"apr-{uuid4().hex}")
-            end = EndState(RunState.SUSPENDED, "ApprovalPending", "waits")
+            end = LastWord(RunState.SUSPENDED, "ApprovalPending", "waits")
             await self._last(pod, replace(_commit("run/suspend"), approvals=(asked,)), end)
         elif todo in ENDS:
             if todo == "drain":
@@ -178,7 +179,7 @@ class Play:
             await runner.close()
             self.cluster.end_pod(pod.key, *ENDS[todo])
 
-    async def _last(self, pod: PodView, commit: NewCommit, end: EndState) -> None:
+    async def _last(self, pod: PodView, commit: NewCommit, end: LastWord) -> None:
         runner, code = self.runners[pod.uid], 0
         try:
             await runner.append(commit, TotalsRow(turns=2), end=end)
@@ -321,7 +322,7 @@ async def test_a_raised_budget_resumes(plays: Any) -> None:
     while not play.position:
         await play.turn()
     (pod,) = play.cluster.pods.values()
-    end = EndState(RunState.SUSPENDED, "BudgetExceeded", "limits.turns: 1 of 1 used")
+    end = LastWord(RunState.SUSPENDED, "BudgetExceeded", "limits.turns: 1 of 1 used")
     await play._last(pod, _commit("run/suspend"), end)
     for _ in range(3):
         await play.turn()

@@ -13,7 +13,8 @@ import pytest
 
 from agentrun.errors import StoreRefused, StoreRegressed
 from agentrun.run.chain import genesis, link
-from agentrun.store.port import AttemptEnd, EndState
+from agentrun.run.values import LastWord
+from agentrun.store.port import AttemptEnd
 from agentrun.store.rows import Budgets, Requested, RunState, TotalsRow
 from agentrun.store.runner_store.hold import Answer
 from agentrun.store.runner_store.jobs import SQL
@@ -89,7 +90,7 @@ async def test_every_append_extends_the_lease_and_tells_what_is_wanted(
 @pytest.mark.parametrize("state", [s for s in RunState if s.terminal and s is not RunState.REVOKED])
 async def test_the_last_commit_sets_the_outcome(world: World, state: RunState) -> None:
     runner, claim = await world.active()
-    end = EndState(state, "Reason", "message", preview="preview")
+    end = LastWord(state, "Reason", "message", preview="preview")
     await runner.append(commit("run/end"), totals(), end=end)
     row = await world.row(claim.run_uid)
     assert (row.state, row.reason, row.message, row.preview) == (
@@ -344,7 +345,7 @@ async def test_a_runner_cannot_revoke_or_un_suspend_itself(
     runner, _ = await world.active()
     for state in (RunState.REVOKED, RunState.PENDING, RunState.ACTIVE):
         with pytest.raises(StoreRefused, match="cannot set the state"):
-            await runner.append(commit(), totals(), end=EndState(state, "", ""))
+            await runner.append(commit(), totals(), end=LastWord(state, "", ""))
 
 
 async def test_a_renewal_touches_neither_seq_nor_write_id(

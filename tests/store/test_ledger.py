@@ -19,8 +19,9 @@ from agentrun.errors import (
     StoreRegressed,
     StoreUnavailable,
 )
+from agentrun.run.values import LastWord
 from agentrun.store.failures import is_outage, translate
-from agentrun.store.port import EndState, NewCommit
+from agentrun.store.port import NewCommit
 from agentrun.store.rows import RunState, TotalsRow
 from agentrun.store.runner_store.appending import Verdict, judge
 from agentrun.store.runner_store.hold import Answer, Hold
@@ -125,7 +126,7 @@ def test_h69_every_commit_lands_once_in_order_whatever_is_lost_or_late(
 
 def entry(body: bytes = b"", done: object = None, **extras: object) -> Entry:
     commit = NewCommit("kind", None, 0, body, True)
-    end = EndState(RunState.SUCCEEDED, "", "") if extras.get("last") else None
+    end = LastWord(RunState.SUCCEEDED, "", "") if extras.get("last") else None
     return Entry(commit, TotalsRow(), end, 0.0, done or (lambda _: None))  # type: ignore[arg-type]
 
 

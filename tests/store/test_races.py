@@ -17,9 +17,10 @@ import pytest
 
 from agentrun.errors import Fenced, StoreError
 from agentrun.run.chain import genesis, link
+from agentrun.run.values import LastWord
 from agentrun.store.embedded import EmbeddedPostgres
 from agentrun.store.operator_store import PostgresOperatorStore, open_operator_store
-from agentrun.store.port import AttemptEnd, EndState, NewCommit
+from agentrun.store.port import AttemptEnd, NewCommit
 from agentrun.store.rows import Budgets, Requested, RunRow, RunState
 
 from .world import OBJECT, SUCCEEDED, World, commit, eventually, question, seen, totals
@@ -315,7 +316,7 @@ async def test_two_suspensions_of_one_boundary(world: World, sql: psycopg.Connec
             claim.run_uid, OBJECT, 1, Requested.SUSPEND, "User", "", Budgets()
         )
         assert row is not None
-        end = EndState(RunState.SUSPENDED, "SuspendedByUser", "")
+        end = LastWord(RunState.SUSPENDED, "SuspendedByUser", "")
         await race(
             world,
             sql,

@@ -14,12 +14,11 @@ from uuid import uuid4
 import psycopg
 
 from agentrun.run.identity import approval_request_id
-from agentrun.run.values import Question
+from agentrun.run.values import LastWord, Question
 from agentrun.store.embedded import EmbeddedPostgres
 from agentrun.store.operator_store import PostgresOperatorStore, open_operator_store
 from agentrun.store.port import (
     Claim,
-    EndState,
     NewAttempt,
     NewCommit,
     NewRun,
@@ -57,8 +56,8 @@ def question(run_uid: str, boundary: str = "main/1/1/0", ordinal: int = 1) -> Qu
     )
 
 
-SUSPENDED = EndState(RunState.SUSPENDED, "ApprovalPending", "waits for people")
-SUCCEEDED = EndState(RunState.SUCCEEDED, "", "done", preview="the answer")
+SUSPENDED = LastWord(RunState.SUSPENDED, "ApprovalPending", "waits for people")
+SUCCEEDED = LastWord(RunState.SUCCEEDED, "", "done", preview="the answer")
 
 
 def totals(turns: int = 0) -> TotalsRow:

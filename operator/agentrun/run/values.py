@@ -114,7 +114,10 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class LastWord:
-    """The state that an attempt's last commit sets: Suspended or an outcome."""
+    """The state that an attempt's last commit sets: Suspended or an outcome.
+
+    ``wait_ms``: of a suspension that resumes by itself, not before this long from now.
+    """
 
     state: str
     reason: str

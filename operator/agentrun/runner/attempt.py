@@ -26,8 +26,8 @@ from agentrun.runner.model.port import Model
 from agentrun.runner.observer import Observer
 from agentrun.runner.tail import Entry, Tail
 from agentrun.runner.tools.port import ToolRoom
-from agentrun.store.port import EndState, NewCommit, RunnerStore
-from agentrun.store.rows import RunState, TotalsRow
+from agentrun.store.port import NewCommit, RunnerStore
+from agentrun.store.rows import TotalsRow
 
 POINTS = {
     "assistant/message": failpoints.AFTER_MODEL_COMMIT,
@@ -76,7 +76,7 @@ class Attempt:
             after=self.tail.submitted if after is None else after,
             strict=boundary.strict or not self.patient,
             payload=payload,
-            end=end_state(boundary),
+            end=boundary.last,
             then=None if point is None else lambda: failpoints.reach(point),
         )
 
@@ -115,14 +115,6 @@ def _plain_size(encoded: codec.Encoded) -> int:
     if encoded.codec != codec.ZSTD:
         return len(encoded.body)
     return int(zstandard.frame_content_size(encoded.body))
-
-
-def end_state(boundary: Boundary) -> EndState | None:
-    """The state that an attempt's last commit sets."""
-    last = boundary.last
-    if last is None:
-        return None
-    return EndState(RunState(last.state), last.reason, last.message, last.preview, last.wait_ms)
 
 
 def totals_row(sums: Totals) -> TotalsRow:

@@ -16,6 +16,7 @@ from agentrun.errors import AgentRunError, CheckpointCorrupt, StoreError, StoreU
 from agentrun.run import codec
 from agentrun.run.capture import captured_spec
 from agentrun.run.records import RunEnd, progress
+from agentrun.run.values import LastWord
 from agentrun.runner import failpoints
 from agentrun.runner.attempt import Attempt, totals_row
 from agentrun.runner.clock import Clock
@@ -30,7 +31,7 @@ from agentrun.runner.restore import Resumed, Untrusted, restore
 from agentrun.runner.snapshots import Snapshots
 from agentrun.runner.tail import Tail
 from agentrun.runner.tools.port import ToolRoom
-from agentrun.store.port import Claim, EndState, NewCommit, RunnerStore
+from agentrun.store.port import Claim, NewCommit, RunnerStore
 from agentrun.store.rows import RunState
 
 T = TypeVar("T")
@@ -227,7 +228,7 @@ async def _distrust(world: World, error: Untrusted) -> Ending:
     end = RunEnd(outcome="Failed", reason=Reason.CHECKPOINT_CORRUPT, message=ending.message[:500])
     encoded = codec.encode((end,))
     commit = NewCommit("run/end", None, encoded.codec, encoded.body, progress((end,)))
-    state = EndState(RunState.FAILED, end.reason, end.message)
+    state = LastWord(RunState.FAILED, end.reason, end.message)
     try:
         async with asyncio.timeout(DEFAULT_STALL):
             await world.store.append(commit, totals_row(error.sums), end=state)

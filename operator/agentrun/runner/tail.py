@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from agentrun.run.values import LastWord
 from agentrun.runner.clock import Clock
 from agentrun.runner.observer import Observer
-from agentrun.store.port import EndState, NewCommit, RunnerStore
+from agentrun.store.port import NewCommit, RunnerStore
 from agentrun.store.rows import TotalsRow
 
 
@@ -28,7 +29,7 @@ class Entry:
     strict: bool
     commit: NewCommit
     totals: TotalsRow
-    end: EndState | None
+    end: LastWord | None
     payload: int
     submitted_at: float
     then: Callable[[], None] | None = None
@@ -80,7 +81,7 @@ class Tail:
         after: int,
         strict: bool,
         payload: int = 0,
-        end: EndState | None = None,
+        end: LastWord | None = None,
         then: Callable[[], None] | None = None,
     ) -> Entry:
         """Queue a boundary. Nothing overtakes it."""

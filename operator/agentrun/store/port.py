@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agentrun.run.values import Question
+from agentrun.run.values import LastWord, Question
 from agentrun.store.rows import (
     Budgets,
     CommitRow,
@@ -35,18 +35,6 @@ class NewCommit:
     """Written in the same statement as the commit that asks them."""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     """By sha256 of the content: written before the commit that names them."""
-
-
-@dataclass(frozen=True, slots=True)
-class EndState:
-    """The state that the last commit of an attempt sets in the same statement."""
-
-    state: RunState
-    reason: str
-    message: str
-    preview: str = ""
-    wait_ms: int = 0
-    """For a suspension that resumes by itself: no mint before this long from now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +100,7 @@ class RunnerStore(Protocol):
         ...
 
     async def append(
-        self, commit: NewCommit, totals: TotalsRow, *, end: EndState | None = None
+        self, commit: NewCommit, totals: TotalsRow, *, end: LastWord | None = None
     ) -> int:
         """Make one boundary durable and return its seq.
 

@@ -24,8 +24,8 @@ from agentrun.run.records import (
     TraceLink,
 )
 from agentrun.run.state import State
-from agentrun.run.values import Question
-from agentrun.store.port import Claim, Control, EndState, NewCommit, Restored
+from agentrun.run.values import LastWord, Question
+from agentrun.store.port import Claim, Control, NewCommit, Restored
 from agentrun.store.rows import (
     Budgets,
     CommitRow,
@@ -246,7 +246,7 @@ class MemoryStore:
         return {name: self._db.blobs[name] for name in hashes}
 
     async def append(
-        self, commit: NewCommit, totals: TotalsRow, *, end: EndState | None = None
+        self, commit: NewCommit, totals: TotalsRow, *, end: LastWord | None = None
     ) -> int:
         queued = now()
         self._queued.append(queued)
@@ -256,7 +256,7 @@ class MemoryStore:
         finally:
             self._queued.remove(queued)
 
-    async def _append(self, commit: NewCommit, totals: TotalsRow, end: EndState | None) -> int:
+    async def _append(self, commit: NewCommit, totals: TotalsRow, end: LastWord | None) -> int:
         await self._point(f"before {commit.kind}")
         await self._answer()
         while self.stuck:
@@ -274,7 +274,7 @@ class MemoryStore:
         seq = db.land("R", commit)
         db.totals = totals
         if end is not None:
-            db.state, db.reason, db.message = end.state, end.reason, end.message
+            db.state, db.reason, db.message = RunState(end.state), end.reason, end.message
             db.preview, db.wait_ms = end.preview, end.wait_ms
         self._answered = now()
         await self._point(f"after {commit.kind}")

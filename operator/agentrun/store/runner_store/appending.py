@@ -7,7 +7,8 @@ from enum import Enum
 from typing import Any, LiteralString
 
 from agentrun.errors import Fenced, StoreError, StoreRefused, StoreRegressed
-from agentrun.store.port import EndState, NewCommit
+from agentrun.run.values import LastWord
+from agentrun.store.port import NewCommit
 from agentrun.store.rows import TotalsRow
 from agentrun.store.runner_store.hold import Answer, Hold
 from agentrun.store.runner_store.jobs import SQL
@@ -48,7 +49,7 @@ def _sums(totals: TotalsRow) -> tuple[int, ...]:
     )
 
 
-def _last_word(end: EndState | None) -> tuple[Any, ...]:
+def _last_word(end: LastWord | None) -> tuple[Any, ...]:
     if end is None:
         return (None,) * 5
     return (str(end.state), end.reason, end.message, end.preview, end.wait_ms)

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from agentrun.errors import StoreError, StoreRefused
-from agentrun.store.port import Claim, Control, EndState, NewCommit, Restored
+from agentrun.run.values import LastWord
+from agentrun.store.port import Claim, Control, NewCommit, Restored
 from agentrun.store.rows import TotalsRow
 from agentrun.store.runner_store import jobs
 from agentrun.store.runner_store.engine import Ambient, Engine, Listener
@@ -94,7 +95,7 @@ class PostgresRunnerStore:
         return await self._ask("read blobs", partial(jobs.get_blobs, self._hold, hashes))
 
     async def append(
-        self, commit: NewCommit, totals: TotalsRow, *, end: EndState | None = None
+        self, commit: NewCommit, totals: TotalsRow, *, end: LastWord | None = None
     ) -> int:
         """Queue a boundary and wait until it is durable. It is written even if the wait is
         cancelled: what was handed over is not taken back."""

@@ -14,7 +14,8 @@ from typing import Any
 from uuid import UUID
 
 from agentrun.errors import StoreError
-from agentrun.store.port import EndState, NewCommit
+from agentrun.run.values import LastWord
+from agentrun.store.port import NewCommit
 from agentrun.store.rows import TotalsRow
 
 MAX_ROWS = 64
@@ -27,7 +28,7 @@ class Entry:
 
     commit: NewCommit
     totals: TotalsRow
-    end: EndState | None
+    end: LastWord | None
     queued_at: float
     done: Callable[[int | StoreError], Any]
     blobs_put: bool = False
