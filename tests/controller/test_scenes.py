@@ -339,7 +339,7 @@ class TestCreation:
         sim = Sim(scripts=(("ask",),))
 
         async def refuse(_approval: Any) -> Any:
-            raise Forbidden("exceeded quota: objects")
+            raise Forbidden("exceeded quota: objects", attempted="create approvals")
 
         sim.cluster.create_approval = refuse  # type: ignore[method-assign]
         for _ in range(10):
@@ -348,6 +348,8 @@ class TestCreation:
             for each in sim.live_pods():
                 sim.advance(each)
         assert (sim.shown.phase, sim.shown.reason) == ("Suspended", "ApprovalPending")
+        notes = {event.note for event in sim.cluster.events if event.reason == "Refused"}
+        assert notes == {"create approvals: exceeded quota: objects"}
 
     def test_h36_a_cost_budget_without_a_price(self) -> None:
         sim = Sim(what={"limits": {"costUSD": "5"}})

@@ -10,7 +10,7 @@ import logging
 
 from agentrun.api import AgentRun, AgentRunStatus
 from agentrun.cluster.values import ObjectKey
-from agentrun.controller.actions import Actions, Plan
+from agentrun.controller.actions import Actions, Emit, Plan
 from agentrun.controller.cache import object_key
 from agentrun.controller.events import news
 from agentrun.controller.execute import execute
@@ -19,7 +19,7 @@ from agentrun.controller.observe import Eyes
 from agentrun.controller.plan.plan import decide, plan
 from agentrun.controller.status import PROGRESS_PATCH_SECONDS, needs_patch
 from agentrun.controller.world import Confirmed, World
-from agentrun.errors import ClusterError, Conflict, NotFound, StoreUnavailable
+from agentrun.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Reconciler:
             world, last = await self._act(key)
         except ClusterError as error:
             if not error.retryable:
-                await self._show_as_is(key)
+                await self._show_as_is(key, error)
             raise
         return await self._show(key, world, last)
 
@@ -78,9 +78,12 @@ class Reconciler:
                 break
         return world, plan(world)
 
-    async def _show_as_is(self, key: ObjectKey) -> None:
+    async def _show_as_is(self, key: ObjectKey, refused: ClusterError) -> None:
         """What the API server refuses (a quota on approvals, say) must not freeze the status."""
         world = await self._eyes.world(key)
+        if world.live_run is not None and isinstance(refused, Forbidden | Rejected):
+            event = Emit("Warning", "Refused", "Reconciling", str(refused))
+            await execute(self._hands, world, (event,))
         await self._show(key, world, plan(world))
 
     async def _bury(self, key: ObjectKey, uid: str) -> None:
