@@ -72,6 +72,11 @@ def test_a_price_table_is_read(tmp_path: Path) -> None:
     assert found["m"].input_per_m_tok == "3"
 
 
+def test_watched_namespaces_are_a_list_with_commas() -> None:
+    assert operator_settings({**IMAGE, "AGENTRUN_NAMESPACES": "a, b,"}).namespaces == ("a", "b")
+    assert operator_settings(IMAGE).namespaces == ()
+
+
 def test_a_setting_that_is_no_number_is_named() -> None:
     with pytest.raises(UsageError, match="AGENTRUN_POLL_SECONDS"):
         operator_settings({**IMAGE, "AGENTRUN_POLL_SECONDS": "often"})

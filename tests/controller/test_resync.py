@@ -188,6 +188,15 @@ class TestSweep:
         await orphaned.turn(300)
         assert orphaned.tombs == ()
 
+    async def test_rows_of_namespaces_that_are_not_watched_are_nobodys_business(
+        self, orphaned: Scene
+    ) -> None:
+        """Taken for missing, they would also pause the sweep of the others."""
+        orphaned.resync.settings = replace(orphaned.resync.settings, namespaces=("elsewhere",))
+        await orphaned.turn()
+        await orphaned.turn(600)
+        assert orphaned.tombs == ()
+
     async def test_h20_only_own_rows(self, orphaned: Scene) -> None:
         store = orphaned.sim.store
         store.rows[UID] = replace(store.rows[UID], installation="other")

@@ -51,15 +51,13 @@ async def run_operator(environ: Mapping[str, str]) -> int:
     dsn, key = _required(environ, "AGENTRUN_DSN"), _required(environ, "AGENTRUN_DB_KEY")
     logs.conceal(dsn, key)
     settings = operator_settings(environ)
-    named = environ.get("AGENTRUN_NAMESPACES", "").split(",")
-    namespaces = tuple(name.strip() for name in named if name.strip())
     kubeconfig = environ.get("KUBECONFIG")
     metrics = Metrics()
     logins = NamespaceLogins(dsn, key.encode(), environ.get("AGENTRUN_RUNNER_DSN", ""))
     store = await open_operator_store(dsn)
     cluster = await open_kube_cluster(
         kubeconfig=Path(kubeconfig) if kubeconfig else None,
-        namespaces=namespaces,
+        namespaces=settings.namespaces,
         defaults=pod_defaults(environ),
         count=lambda verb, resource, code: metrics.k8s_requests.labels(
             verb=verb, resource=resource, code=str(code)
@@ -72,7 +70,7 @@ async def run_operator(environ: Mapping[str, str]) -> int:
         store,
         cluster,
         settings,
-        watch=kopf_watch(namespaces=namespaces),
+        watch=kopf_watch(namespaces=settings.namespaces),
         credentials=logins.dsn,
         identity_check=partial(cluster.refuses_forgery, environ.get("POD_NAMESPACE") or "default"),
         metrics=metrics,
@@ -92,7 +90,9 @@ async def run_operator(environ: Mapping[str, str]) -> int:
 def operator_settings(environ: Mapping[str, str]) -> Settings:
     """Settings from the environment; UsageError names the variable that is wrong."""
     image = _required(environ, "AGENTRUN_IMAGE")
+    namespaces = environ.get("AGENTRUN_NAMESPACES", "").split(",")
     return Settings(
+        namespaces=tuple(name.strip() for name in namespaces if name.strip()),
         installation=environ.get("AGENTRUN_INSTALLATION") or "default",
         controller_name=environ.get("AGENTRUN_CONTROLLER_NAME", ""),
         image=image,

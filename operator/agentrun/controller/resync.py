@@ -98,7 +98,9 @@ class Resync:
 
     async def rows_without_run(self) -> None:
         """Rows of ours whose object is gone, seen twice; suspended ones and those that wait as well."""
-        rows = await self.store.unfinished(self.settings.installation)
+        found = await self.store.unfinished(self.settings.installation)
+        watched = self.settings.namespaces
+        rows = [row for row in found if not watched or row.namespace in watched]
         missing = [row for row in rows if not self._cached(row)]
         if too_many(len(missing), len(rows)):
             log.warning("sweep paused: %d of %d rows have no object", len(missing), len(rows))

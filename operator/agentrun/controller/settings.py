@@ -17,6 +17,8 @@ class Settings:
 
     installation: str
     controller_name: str = ""
+    namespaces: tuple[str, ...] = ()
+    """Those that are watched; none: all of them."""
     image: str = ""
     workspace_image: str = ""
     runner_dsn: str = field(default="", repr=False)
