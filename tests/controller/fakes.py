@@ -776,7 +776,7 @@ class FakeCluster:
     async def get_config(self, key: ObjectKey, entry: str) -> str:
         self.calls.append("get_config")
         if (key, entry) not in self.configs:
-            raise NotFound(f"ConfigMap {key.name} has no entry {entry}")
+            raise NotFound("no such object", attempted="get ConfigMap", on=str(key))
         return self.configs[(key, entry)]
 
     async def secret_exists(self, key: ObjectKey, entry: str) -> bool | None:

@@ -303,6 +303,7 @@ class TestCreation:
         sim = Sim(what={"prompt": None, "promptFrom": source})
         sim.operators[0].reconcile()
         assert (sim.shown.phase, sim.shown.reason) == ("Pending", "ContainerConfig")
+        assert "ConfigMap (agents/p)" in sim.shown.message
         assert UID not in sim.store.rows
         sim.cluster.configs[(ObjectKey("agents", "p"), "prompt")] = "Look."
         sim.settle()

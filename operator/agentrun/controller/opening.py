@@ -24,7 +24,7 @@ async def open_run(hands: Hands, at: Pass, _action: OpenRun) -> None:
         resolved = await resolve(hands, meta.namespace, spec)
     except (NotFound, Forbidden) as error:
         if not spec.cancel:
-            hands.ledger.troubled(meta.uid, Reason.CONTAINER_CONFIG, error.message)
+            hands.ledger.troubled(meta.uid, Reason.CONTAINER_CONFIG, str(error))
             at.moved = at.stop = True
             return
         resolved = Resolved(pricing=price(hands, spec))

@@ -173,6 +173,14 @@ async def test_a_command_that_does_not_serve(command: tuple[str, ...]) -> None:
             await opened.offered(["ops"])
 
 
+async def test_a_program_that_is_not_there_is_named_without_its_arguments() -> None:
+    async with room(Target("ops", Kind.CHILD, command=("/no/such/program", "--key=s"))) as opened:
+        with pytest.raises(ToolServerUnavailable) as caught:
+            await opened.offered(["ops"])
+    assert "its command program cannot be started" in str(caught.value)
+    assert "--key" not in str(caught.value)
+
+
 async def test_two_requests_that_cross_reach_their_own_callers() -> None:
     code = """
     held = globals().setdefault("held", [])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import mcp.client.session
@@ -216,7 +217,9 @@ class Link:
     def _reason(self, error: BaseException) -> Unreachable:
         """Why the handshake failed: what HTTP said, else what broke, else the SDK's words."""
         if isinstance(error, OSError | ValueError):
-            return Unreachable(f"it cannot be started ({type(error).__name__})", again=False)
+            program = Path(self.target.command[0]).name if self.target.command else ""
+            what = f"its command {program}" if program else "it"
+            return Unreachable(f"{what} cannot be started ({type(error).__name__})", again=False)
         greeting = self._greeting
         try:
             judged = verdict(greeting, session=False)
