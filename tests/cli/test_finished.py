@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,14 @@ def test_a_port_that_there_is_not_is_refused(finished: Shell, port: str) -> None
     done = agentrun("dev", "model", script, "--port", port)
     assert done.code == 2
     assert "Traceback" not in done.err
+
+
+def test_a_port_that_is_taken_is_named(finished: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = agentrun("dev", "model", str(finished.state.parent / "model.yaml"), "--port", port)
+    assert done.code == 1
+    assert f"listen (127.0.0.1:{port})" in done.err
 
 
 def test_a_database_to_migrate_that_does_not_answer_is_not_said_to_be_tried_again() -> None:

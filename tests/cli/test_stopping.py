@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any, cast
+
+import yaml
+from tests.cli.conftest import agentrun
+from tests.cli.runs import PLAIN, PLAIN_SCRIPT
 
 from agentrun.cli.driving import driven, driving
 from agentrun.cli.local_operator import LocalOperator
@@ -69,3 +76,44 @@ def test_a_folder_is_driven_while_anybody_drives_it(tmp_path: Path) -> None:
             assert driven(tmp_path)
         assert driven(tmp_path)
     assert not driven(tmp_path)
+
+
+TWO_PACES = """
+replies:
+- match: {turn: 0, contains: slowly}
+  delay: 14
+  reply: {text: "Slow."}
+- reply: {text: "Quick."}
+"""
+
+
+def test_of_two_commands_on_a_folder_the_first_to_end_leaves_the_other_its_model(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "model.yaml"
+    script.write_text(TWO_PACES)
+    for name, prompt in (("slow", "Go slowly."), ("quick", "Go.")):
+        manifest = yaml.safe_load(PLAIN)
+        manifest["metadata"]["name"], manifest["spec"]["prompt"] = name, prompt
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(manifest))
+    place = ("--state", str(tmp_path / "state"))
+    playing = (*place, "--model-script", str(script))
+    slow = subprocess.Popen(
+        [sys.executable, "-m", "agentrun.cli", "run", str(tmp_path / "slow.yaml"), *playing],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not driven(tmp_path / "state"):
+        assert slow.poll() is None
+        time.sleep(0.05)
+    assert agentrun("run", str(tmp_path / "quick.yaml"), *playing).code == 0
+    other = tmp_path / "other.yaml"
+    other.write_text(PLAIN_SCRIPT)
+    refused = agentrun("run", str(tmp_path / "quick.yaml"), *place, "--model-script", str(other))
+    assert refused.code == 1
+    assert "plays another script" in refused.err
+    _, said = slow.communicate(timeout=120)
+    assert slow.returncode == 0, said
+    assert "ModelUnavailable" not in said
+    assert agentrun("result", "slow", *place).out == "Slow.\n"

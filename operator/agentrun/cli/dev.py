@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from agentrun.devmodel import load_script, serve
+from agentrun.errors import UsageError
 
 
 @click.group()
@@ -21,13 +22,24 @@ def dev() -> None:
 @click.option("--log", type=click.Path(path_type=Path), help="One JSON line per request.")
 def model(script: Path, port: int, host: str, log: Path | None) -> int:
     """Serve a scripted Messages API: no key, no network."""
-    serve(
-        load_script(script),
-        host=host,
-        port=port,
-        log=log,
-        ready=lambda bound: click.echo(f"http://{host}:{bound}"),
-    )
+    rules = load_script(script)
+    try:
+        serve(
+            rules,
+            host=host,
+            port=port,
+            log=log,
+            ready=lambda bound: click.echo(f"http://{host}:{bound}"),
+        )
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise UsageError(
+            error.strerror or str(error),
+            attempted="listen",
+            on=f"{host}:{port}",
+            advice="Choose another --port or --host.",
+        ) from None
     return 0
 
 

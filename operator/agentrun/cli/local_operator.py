@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentrun.cli.driving import driving
+from agentrun.cli.driving import driven, driving
 from agentrun.cli.postgres import Dsns, local_postgres
 from agentrun.cli.scripted import start_scripted_model, stop_scripted_model
 from agentrun.cli.where import Where, no_database
@@ -58,16 +58,22 @@ def _lives(pod: PodView) -> bool:
 async def local_operator(
     where: Where, script: Path | None, log: Path | None
 ) -> AsyncIterator[LocalOperator]:
-    """Postgres, the scripted model if there is a script, and the operator, until the end."""
+    """Postgres, the scripted model if there is a script, and the operator, until the end.
+
+    The model goes with the last driver of the folder: another one's runs may be talking to it.
+    """
     ambient = dict(os.environ)
-    if script is not None:
-        ambient[MODEL_URL] = await start_scripted_model(where.state, script, log)
+    shared = driven(where.state)
     try:
-        async with _database(where) as dsns, _driving(where.state, dsns, ambient) as operator:
-            with driving(where.state):
+        with driving(where.state):
+            if script is not None:
+                ambient[MODEL_URL] = await start_scripted_model(
+                    where.state, script, log, shared=shared
+                )
+            async with _database(where) as dsns, _driving(where.state, dsns, ambient) as operator:
                 yield operator
     finally:
-        if script is not None:
+        if not driven(where.state):
             stop_scripted_model(where.state)
 
 

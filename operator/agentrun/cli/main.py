@@ -56,7 +56,7 @@ def main() -> None:
         click.echo(f"error: {error}{_where_to_look(error)}", err=True)
         sys.exit(1)
     except OSError as error:
-        about = f" ({error.filename})" if error.filename else ""
-        click.echo(f"error: use a file{about}: {error.strerror or error}", err=True)
+        about = f"use a file ({error.filename}): " if error.filename else ""
+        click.echo(f"error: {about}{error.strerror or error}", err=True)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

@@ -45,18 +45,28 @@ class Playing:
         return found if ours else None
 
 
-async def start_scripted_model(state: Path, script: Path, log: Path | None) -> str:
+async def start_scripted_model(
+    state: Path, script: Path, log: Path | None, *, shared: bool = False
+) -> str:
     """The address of a server that plays the script.
 
     One that plays this very script already goes on, because runners are talking to it: its command
     was killed. Another one of this folder is replaced, and a stopped one comes back, at the same
     address if that can be had.
-    UsageError for a file that is not a script, before anything is started.
+    UsageError for a file that is not a script, before anything is started, and for another script
+    than the one that a running command plays (``shared``): its runs would get the wrong replies.
     """
     load_script(script)
     wanted, known = _wanted(script, log), Playing.noted(state)
     if known is not None and (known.script, known.log) == wanted:
         return _address(known.port)
+    if known is not None and shared:
+        raise UsageError(
+            "a command that is running plays another script there",
+            attempted="play the model script",
+            on=str(script),
+            advice="Wait for its end, or name another folder with --state.",
+        )
     stop_scripted_model(state)
     for port in dict.fromkeys((_read(state / PORT), 0)):
         process = _spawn(state, script, log, port)
