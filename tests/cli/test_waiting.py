@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
 from tests.cli.conftest import Ran, Shell
+
+from agentrun.api import AgentRun, Approval
+from agentrun.cli.going_on import Again, say_what_to_do
+from agentrun.cli.where import Where
 
 Waiting = tuple[Shell, Callable[[], Ran]]
 
@@ -26,6 +31,31 @@ def test_run_ends_with_three_and_says_what_to_do(waiting: Waiting) -> None:
     assert "--model-script" in going_on
     assert "workspace.delete_file" in shell.first.out
     assert "a.txt" in shell.first.out
+
+
+def test_a_long_question_does_not_push_the_commands_away(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    content = {"tool": "ops.put", "argumentsJSON": "x" * 200_000, "truncated": True}
+    asked = Approval.model_validate(
+        {
+            "metadata": {"name": "long-apr-1"},
+            "spec": {
+                "runRef": {"name": "long", "uid": "u"},
+                "scope": "Tool",
+                "boundary": "main/1/1/0",
+                "contentHash": "0" * 64,
+                "content": content,
+            },
+        }
+    )
+    run = AgentRun.model_validate({"metadata": {"name": "long"}, "spec": {"prompt": "p"}})
+    say_what_to_do([run], [asked], Again(Where()))
+    out = capsys.readouterr().out
+    assert len(out) < 3000
+    assert "198000 more characters; read them with: agentrun get approval long-apr-1" in out
+    assert "longer than an Approval can hold" in out
+    assert "agentrun approve long-apr-1" in out
 
 
 def test_approved_it_goes_on_where_it_was(waiting: Waiting) -> None:

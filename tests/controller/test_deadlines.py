@@ -96,6 +96,9 @@ def test_an_operator_that_was_away_starts_the_run_instead_of_failing_it() -> Non
 def test_the_start_deadline_also_ends_what_claimed_and_never_committed() -> None:
     claimed = row(first_commit_at=None, attempts=(attempt(1, started_at=ago(seconds=601)),))
     assert kinds(world(row=claimed)) == ("Finish",)
+    act = first(world(row=claimed))
+    assert isinstance(act, Finish)
+    assert "its log says what it waits for" in act.message
 
 
 def test_a_second_before_it_nothing_happens() -> None:

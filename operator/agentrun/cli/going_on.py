@@ -15,6 +15,9 @@ from agentrun.cli.driving import driven
 from agentrun.cli.output import visible
 from agentrun.cli.where import DEFAULT_STATE, Where
 
+SHOWN = 2000
+"""Characters of a question that are printed; what is asked must not push the commands away."""
+
 
 @dataclass(frozen=True, slots=True)
 class Again:
@@ -64,7 +67,13 @@ def say_what_to_do(left: Sequence[AgentRun], asked: Sequence[Approval], again: A
 
 
 def _say_question(where: Where, approval: Approval) -> None:
-    content = approval.spec.content
-    click.echo(f"  {content.tool} {visible(content.arguments_json)}")
-    click.echo(f"  {command(where, 'approve', approval.metadata.name)}")
-    click.echo(f"  {command(where, 'deny', approval.metadata.name)}")
+    name, content = approval.metadata.name, approval.spec.content
+    text = content.arguments_json
+    click.echo(f"  {content.tool} {visible(text[:SHOWN])}")
+    if len(text) > SHOWN:
+        whole = command(where, "get", "approval", name, "-o", "yaml")
+        click.echo(f"  … {len(text) - SHOWN} more characters; read them with: {whole}")
+    if content.truncated:
+        click.echo("  not even that shows all: the arguments are longer than an Approval can hold")
+    click.echo(f"  {command(where, 'approve', name)}")
+    click.echo(f"  {command(where, 'deny', name)}")

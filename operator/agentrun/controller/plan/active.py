@@ -40,7 +40,7 @@ def too_late_to_start(world: World, spec: AgentRunSpec, row: RunRow) -> Actions 
     if left is None or left > 0:
         return None
     waits = waiting_reason(world, row)
-    why = f"{waits[0]}: {waits[1]}" if waits is not None else "no reason is known"
+    why = f"{waits[0]}: {waits[1]}" if waits is not None else _unsaid(row)
     message = f"no first commit within {spec.limits.start_deadline_seconds} s ({why})"
     return (
         Finish(
@@ -50,6 +50,13 @@ def too_late_to_start(world: World, spec: AgentRunSpec, row: RunRow) -> Actions 
             None if _already_ended(row) else AttemptEnd("StartDeadlineExceeded", "None"),
         ),
     )
+
+
+def _unsaid(row: RunRow) -> str:
+    """Where to look when the cluster gives no reason."""
+    if row.holder is not None:
+        return "its attempt runs and has committed nothing; its log says what it waits for"
+    return "no reason is known"
 
 
 def _already_ended(row: RunRow) -> bool:
