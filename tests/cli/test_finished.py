@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from pathlib import Path
 
@@ -158,7 +159,28 @@ def test_wait_ends_at_once_for_what_is_reached(finished: Shell) -> None:
     assert finished("wait", "plain", "--for", "condition=succeeded").code == 0
     never = finished("wait", "plain", "--for", "condition=Stalled")
     assert never.code == 1
-    assert "nothing works on" not in never.err
+    assert "go on with" not in never.err
+
+
+@pytest.mark.parametrize("name", ["agentrun/plain", "run/plain", "agentruns.agentrun.dev/plain"])
+def test_a_name_may_have_its_kind_as_kubectl_prints_it(finished: Shell, name: str) -> None:
+    assert finished("result", name).out == "It says hello.\n"
+
+
+@pytest.mark.parametrize("timeout", ["30", "30s", "2m", "1h30m", "0.5"])
+def test_a_timeout_may_have_a_unit(finished: Shell, timeout: str) -> None:
+    assert finished("wait", "plain", "--timeout", timeout).code == 0
+
+
+@pytest.mark.parametrize("timeout", ["", "soon", "5x", "m"])
+def test_a_timeout_that_is_none_is_refused(finished: Shell, timeout: str) -> None:
+    done = finished("wait", "plain", "--timeout", timeout)
+    assert done.code == 2
+    assert "no duration" in done.err
+
+
+def test_times_are_short(finished: Shell) -> None:
+    assert re.search(r"  20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ  ", finished("describe", "plain").out)
 
 
 def test_waiting_for_what_there_is_not_is_refused_at_once(finished: Shell) -> None:

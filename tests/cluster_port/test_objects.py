@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.cluster_port.scenes import (
     Scene,
@@ -210,6 +212,17 @@ async def test_events_are_read_back_in_order(scene: Scene) -> None:
     events = await scene.user.events("one")
     assert [event.reason for event in events] == ["Started", "Resumed"]
     assert all(event.at is not None and event.note.startswith("üüü") for event in events)
+
+
+async def test_events_of_an_earlier_run_of_the_same_name_are_not_shown(scene: Scene) -> None:
+    event = ClusterEvent(
+        run=await scene.run(), type="Normal", reason="Old", action="Reconcile", note=""
+    )
+    await scene.cluster.emit(event)
+    await scene.user.remove_run("one")
+    again = await scene.run()
+    await scene.cluster.emit(replace(event, run=again, reason="New"))
+    assert [event.reason for event in await scene.user.events("one")] == ["New"]
 
 
 async def test_a_deleted_run_takes_everything_of_it_along(scene: Scene) -> None:

@@ -45,7 +45,7 @@ def command(where: Where, *words: str) -> str:
 def say_who_takes_it_up(where: Where) -> None:
     """A change in a folder that nobody drives waits for the next ``agentrun run``: say so."""
     if not where.cluster and not driven(where.state):
-        click.echo(f"nothing works on {where.state} now; go on with: {Again(where)}", err=True)
+        click.echo(f"no agentrun drives {where.state} now; go on with: {Again(where)}", err=True)
 
 
 def say_what_to_do(left: Sequence[AgentRun], asked: Sequence[Approval], again: Again) -> None:

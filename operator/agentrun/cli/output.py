@@ -132,17 +132,22 @@ def _approval_row(approval: Approval) -> list[str]:
         spec.content.tool,
         approval.status.state if approval.status else "Pending",
         spec.decided_by,
-        str(spec.expires_at or ""),
+        moment(spec.expires_at),
         age(approval.metadata.creation_timestamp),
     ]
+
+
+def moment(at: datetime | None) -> str:
+    """A point in time as Kubernetes writes it."""
+    return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def age(since: datetime | str | None) -> str:
     """How long ago, in kubectl's short form."""
     if since is None:
         return ""
-    moment = datetime.fromisoformat(since) if isinstance(since, str) else since
-    seconds = max(0, int((datetime.now(UTC) - moment).total_seconds()))
+    then = datetime.fromisoformat(since) if isinstance(since, str) else since
+    seconds = max(0, int((datetime.now(UTC) - then).total_seconds()))
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"

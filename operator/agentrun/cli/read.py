@@ -9,7 +9,17 @@ import click
 
 from agentrun.api import AgentRun, Approval, ConditionType, Phase, Usage
 from agentrun.cli.going_on import say_who_takes_it_up
-from agentrun.cli.output import age, as_text, document, output_option, print_table, show, visible
+from agentrun.cli.output import (
+    age,
+    as_text,
+    document,
+    moment,
+    output_option,
+    print_table,
+    show,
+    visible,
+)
+from agentrun.cli.typed import Duration
 from agentrun.cli.where import Where, placed
 from agentrun.errors import NotFound, UsageError
 
@@ -73,8 +83,8 @@ async def describe(where: Where, name: str) -> int:
                 [
                     f"  {item.attempt}",
                     item.pod,
-                    str(item.started_at or ""),
-                    str(item.ended_at or ""),
+                    moment(item.started_at),
+                    moment(item.ended_at),
                     item.cause,
                     item.fault or "",
                     "" if item.exit_code is None else str(item.exit_code),
@@ -161,7 +171,13 @@ async def events(where: Where, name: str) -> int:
 @click.command()
 @click.argument("name")
 @click.option("--for", "goal", default="Finished", show_default=True, help="Condition to wait for.")
-@click.option("--timeout", type=float, default=3600, show_default=True, help="Seconds.")
+@click.option(
+    "--timeout",
+    type=Duration(),
+    default="1h",
+    show_default=True,
+    help="How long: 30, 30s, 10m, 1h.",
+)
 @placed
 async def wait(where: Where, name: str, goal: str, timeout: float) -> int:  # noqa: ASYNC109
     """Wait until a condition of a run is True, or a phase is reached."""

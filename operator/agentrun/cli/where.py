@@ -14,6 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from agentrun.cli.typed import bare
 from agentrun.cluster.port import UserCluster
 from agentrun.errors import StoreUnavailable, UsageError
 from agentrun.run.log import Log, blob_names
@@ -64,7 +65,7 @@ class Where:
             raise UsageError(
                 "the record is in Postgres",
                 attempted="read a run's record",
-                advice="Give the database with --dsn or AGENTRUN_DSN.",
+                advice="Give its address, as this machine reaches it, with --dsn or AGENTRUN_DSN.",
             )
         if self.dsn is not None:
             store = await open_operator_store(self.dsn)
@@ -157,6 +158,8 @@ def placed(verb: Verb) -> Callable[..., Any]:
             context=kube_context,
             namespace=namespace,
         )
+        if arguments.get("name"):
+            arguments["name"] = bare(arguments["name"])
         try:
             return asyncio.run(_coroutine(verb, where, arguments)) or 0
         except KeyboardInterrupt:

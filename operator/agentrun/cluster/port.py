@@ -176,7 +176,7 @@ class UserCluster(Protocol):
         ...
 
     async def events(self, name: str) -> Sequence[EventView]:
-        """What happened to the run, oldest first."""
+        """What happened to the run that has this name now, oldest first."""
         ...
 
     def logs(self, name: str, *, follow: bool = False) -> AsyncIterator[str]:

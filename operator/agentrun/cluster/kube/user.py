@@ -145,7 +145,10 @@ class KubeUserCluster:
         live = [pod for pod in await self._pods(name) if pod.runner_end is None]
         if not live:
             raise NotFound(
-                "no attempt is running", attempted="kill", on=f"{self._namespace}/{name}"
+                "no attempt is running",
+                attempted="kill",
+                on=f"{self._namespace}/{name}",
+                advice="`kubectl agentrun describe` shows its attempts",
             )
         pod = live[-1]
         options = {
@@ -161,7 +164,8 @@ class KubeUserCluster:
 
     async def events(self, name: str) -> Sequence[EventView]:
         """Oldest first."""
-        selector = f"regarding.kind=AgentRun,regarding.name={name}"
+        run = await self.get_run(name)
+        selector = f"regarding.kind=AgentRun,regarding.uid={run.metadata.uid}"
         bodies = await self._rest.pages(EVENTS, self._namespace, {"fieldSelector": selector})
         views = [_event(ObjectKey(self._namespace, name), body) for body in bodies]
         return sorted(views, key=lambda event: event.at or datetime.min.replace(tzinfo=UTC))
@@ -170,7 +174,12 @@ class KubeUserCluster:
         """Of the newest pod that is there."""
         pods = await self._pods(name)
         if not pods:
-            raise NotFound("no pod is there", attempted="logs", on=f"{self._namespace}/{name}")
+            raise NotFound(
+                "none of its pods is there",
+                attempted="logs",
+                on=f"{self._namespace}/{name}",
+                advice="`kubectl agentrun transcript` shows what they did",
+            )
         query = {"container": RUNNER_CONTAINER, "follow": "true" if follow else "false"}
         pod = pods[-1].key.name
         async for line in self._rest.lines(PODS, self._namespace, pod, "log", query):

@@ -219,6 +219,7 @@ class LocalCluster:
         self.state.store.append_event(
             ObjectKey(meta.namespace, meta.name),
             {
+                "uid": meta.uid,
                 "type": event.type,
                 "reason": event.reason,
                 "action": event.action,

@@ -153,9 +153,11 @@ class LocalUserCluster:
         return await _do(lambda: self._kill(name, signal))
 
     async def events(self, name: str) -> Sequence[EventView]:
-        """Oldest first; they stay when the run is gone."""
+        """Oldest first; an earlier run of the same name has its own."""
 
         def work() -> list[EventView]:
+            run = self._state.store.get("AgentRun", self._key(name))
+            uid = run["metadata"]["uid"]
             return [
                 EventView(
                     run=self._key(name),
@@ -166,6 +168,7 @@ class LocalUserCluster:
                     at=datetime.fromisoformat(event["at"]),
                 )
                 for event in self._state.store.events(self._key(name))
+                if event.get("uid", uid) == uid
             ]
 
         return await _do(work)

@@ -38,7 +38,7 @@ from agentrun.run.steps import (
 )
 from agentrun.run.values import Boundary, LastWord
 
-PREVIEW = 1024
+PREVIEW = 1023  # and a character that says that there is more
 """Characters of the result that the status shows."""
 
 
