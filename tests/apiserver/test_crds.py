@@ -316,10 +316,17 @@ def approval(server: ApiServer, namespace: str) -> str:
     return f"appr/{APPROVAL['metadata']['name']}"
 
 
+def test_a_new_approval_is_shown_as_pending(
+    server: ApiServer, namespace: str, approval: str
+) -> None:
+    state = server.kubectl("get", approval, "-n", namespace, "-o", "jsonpath={.status.state}")
+    assert state == "Pending"
+    assert "Pending" in server.kubectl("get", "appr", "-n", namespace)
+
+
 def test_h59_expiry_of_the_next_century_is_readable(
     server: ApiServer, namespace: str, approval: str
 ) -> None:
-    set_status(server, namespace, approval, {"message": "waiting"})
     header, row = server.kubectl("get", "appr", "-n", namespace).splitlines()
     assert header.split() == ["NAME", "RUN", "SCOPE", "TOOL", "STATE", "BY", "EXPIRES", "AGE"]
     assert "2126-12-30T14:00:00Z" in row

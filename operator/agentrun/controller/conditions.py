@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agentrun.api import Condition, ConditionStatus, ConditionType, Phase, Reason
-from agentrun.controller.summary import Summary, word
+from agentrun.controller.summary import Summary, waiting_for, word
 from agentrun.controller.world import World
 
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
@@ -82,7 +82,7 @@ def _awaiting(world: World, ended: bool) -> Saying:
     count = len(world.row.pending_approvals) if world.row is not None and not ended else 0
     if not count:
         return Saying(ConditionType.AWAITING_APPROVAL, FALSE, Reason.NOT_NEEDED.value)
-    message = f"{count} approval(s) pending"
+    message = waiting_for(count)
     return Saying(ConditionType.AWAITING_APPROVAL, TRUE, Reason.APPROVAL_PENDING.value, message)
 
 

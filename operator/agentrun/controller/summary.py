@@ -124,6 +124,11 @@ def _unclaimed(world: World, row: RunRow) -> Summary:
     return Summary(Phase.RUNNING, Reason.RESUMING, moving=True)
 
 
+def waiting_for(count: int) -> str:
+    """How many decisions are missing."""
+    return f"{count} approval{'' if count == 1 else 's'} pending"
+
+
 def _suspended(world: World, row: RunRow) -> Summary:
     count = len(row.pending_approvals)
     if unverified(world, row):
@@ -133,10 +138,10 @@ def _suspended(world: World, row: RunRow) -> Summary:
         )
         return Summary(Phase.SUSPENDED, Reason.APPROVAL_IDENTITY_UNVERIFIED, message)
     if row.requested is Requested.SUSPEND and row.requested_reason == "User":
-        message = "spec.suspend is set" + (f"; {count} approval(s) pending" if count else "")
+        message = "spec.suspend is set" + (f"; {waiting_for(count)}" if count else "")
         return Summary(Phase.SUSPENDED, Reason.SUSPENDED_BY_USER, message)
     if count:
-        return Summary(Phase.SUSPENDED, Reason.APPROVAL_PENDING, f"{count} approval(s) pending")
+        return Summary(Phase.SUSPENDED, Reason.APPROVAL_PENDING, waiting_for(count))
     return Summary(Phase.SUSPENDED, word(row.reason), _why_suspended(world, row))
 
 

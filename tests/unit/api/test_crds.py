@@ -305,3 +305,13 @@ def test_names_of_the_kinds() -> None:
 def test_enums_are_the_models_words() -> None:
     policies = schema(AGENTRUN, "spec")["properties"]["toolPolicies"]["items"]["properties"]
     assert policies["onUnknown"]["enum"] == [word.value for word in OnUnknown]
+
+
+def test_kubectl_explain_tells_what_this_release_refuses() -> None:
+    properties = AGENTRUN["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    spec = properties["spec"]["properties"]
+    assert spec["goal"]["description"].endswith("Not available in this release.")
+    assert spec["model"]["properties"]["provider"]["description"].endswith(
+        "In this release only Anthropic."
+    )
+    assert "release" not in spec["prompt"]["description"]

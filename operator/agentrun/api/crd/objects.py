@@ -29,6 +29,7 @@ from agentrun.api.names import (
     VERSION,
 )
 from agentrun.api.resource import AgentRun
+from agentrun.api.validation.pending import PENDING, Row
 
 Columns = list[dict[str, Any]]
 
@@ -56,6 +57,8 @@ def agentrun_crd() -> Schema:
         "categories": [CATEGORY],
     }
     schema = _root(AgentRun, list(RUN_NAME), run_spec_rules())
+    for row in PENDING:
+        _say_pending(schema, row)
     return _crd(names, columns, schema)
 
 
@@ -80,6 +83,7 @@ def approval_crd() -> Schema:
         "categories": [CATEGORY],
     }
     schema = _root(Approval, approval_rules(), approval_spec_rules())
+    schema["properties"]["status"]["default"] = {}  # so that a new one is shown as Pending
     return _crd(names, columns, schema)
 
 
@@ -87,6 +91,17 @@ def column(name: str, path: str, kind: str = "string", *, wide: bool = False) ->
     """One printer column; ``wide`` ones show with ``-o wide``."""
     shown = {"name": name, "type": kind, "jsonPath": path}
     return {**shown, "priority": 1} if wide else shown
+
+
+def _say_pending(schema: Schema, row: Row) -> None:
+    """``kubectl explain`` tells what would be refused."""
+    node = schema
+    for part in row.field.split("."):
+        node = node["properties"][part.removesuffix("[]")]
+        node = node["items"] if part.endswith("[]") else node
+    known = ", ".join(str(value).lower() if value is True else str(value) for value in row.works)
+    note = f"In this release only {known}." if known else "Not available in this release."
+    node["description"] = f"{node['description']} {note}"
 
 
 def _root(model: type[BaseModel], rules: list[Rule], spec_rules: list[Rule]) -> Schema:
