@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import cast
 
 import pytest
-from tests.cli.conftest import Ran, Shell
+from tests.cli.conftest import Ran, Shell, started
+from tests.cli.runs import PLAIN, PLAIN_SCRIPT
 
 from agentrun.api import AgentRun, Approval
 from agentrun.cli.going_on import Again, say_what_to_do
+from agentrun.cli.local_run import _gone_well, _verdict
 from agentrun.cli.where import Where
+from agentrun.cluster.port import UserCluster
+from agentrun.cluster.values import EventView, ObjectKey
 
 Waiting = tuple[Shell, Callable[[], Ran]]
 
@@ -129,3 +135,39 @@ def test_deleted_while_waiting_it_is_gone(waiting: Waiting) -> None:
     shell, _ = waiting
     assert shell("delete", "gated").code == 0
     assert json.loads(shell("get", "-o", "json").out)["items"] == []
+
+
+def test_a_run_that_its_manifest_suspends_goes_on_without_it(tmp_path: Path) -> None:
+    """The manifest applied again would suspend it again."""
+    shell = started(tmp_path, PLAIN.replace("prompt:", "suspend: true\n  prompt:"), PLAIN_SCRIPT)
+    assert shell.first.code == 3
+    assert f"agentrun resume plain --state {shell.state}" in shell.first.out
+    assert "run.yaml" not in shell.first.err.splitlines()[-1]
+    assert shell("resume", "plain").code == 0
+    assert shell("run", "--model-script", str(tmp_path / "model.yaml")).code == 0
+
+
+class Told:
+    """A folder in which nothing but Events is left."""
+
+    def __init__(self, **reasons: str) -> None:
+        self._reasons = reasons
+
+    async def events(self, name: str) -> list[EventView]:
+        run = ObjectKey("default", name)
+        return [EventView(run, "Normal", self._reasons[name], "", "", None)]
+
+
+async def test_a_run_that_succeeded_and_was_deleted_by_its_time_to_live_has_succeeded() -> None:
+    objects = cast("UserCluster", Told(done="Succeeded", stopped="Started"))
+    gone = await _gone_well(objects, ["done", "stopped"], [])
+    assert gone == {"done"}
+    assert _verdict([], ["done"], {"done"}) == 0
+    assert _verdict([], ["done", "stopped"], {"done"}) == 1
+
+
+def test_the_events_of_a_deleted_run_can_still_be_read(waiting: Waiting) -> None:
+    shell, _ = waiting
+    assert shell("delete", "gated").code == 0
+    assert "ApprovalRequested" in shell("events", "gated").out
+    assert shell("events", "nobody").code == 1

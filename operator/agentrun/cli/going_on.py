@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -49,7 +49,10 @@ def say_who_takes_it_up(where: Where) -> None:
 
 
 def say_what_to_do(left: Sequence[AgentRun], asked: Sequence[Approval], again: Again) -> None:
-    """What each waiting run waits for, and the commands that help."""
+    """What each waiting run waits for, and the commands that help.
+
+    A manifest may say ``suspend: true``: applied again, it would take the resumption back.
+    """
     where = again.where
     for item in left:
         status = item.status
@@ -63,7 +66,9 @@ def say_what_to_do(left: Sequence[AgentRun], asked: Sequence[Approval], again: A
         if reason == Reason.BUDGET_EXCEEDED:
             click.echo("  raise that limit in the manifest and apply it again")
     if not where.cluster:
-        click.echo(f"then go on with: {again}", err=True)
+        held = any(item.status and item.status.reason == Reason.SUSPENDED_BY_USER for item in left)
+        way = replace(again, files=()) if held else again
+        click.echo(f"then go on with: {way}", err=True)
 
 
 def _say_question(where: Where, approval: Approval) -> None:

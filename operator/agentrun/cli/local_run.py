@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -171,7 +171,7 @@ async def _follow(objects: UserCluster, names: Sequence[str], again: Again) -> i
             progress.show(runs)
             left = [item for item in runs if not (item.status and item.status.phase.terminal)]
             if not left:
-                return _verdict(runs, names)
+                return _verdict(runs, names, await _gone_well(objects, names, runs))
             if all(waits_for_people(item) for item in left):
                 asked = [a for a in await objects.list_approvals() if a.spec.decision is None]
                 if all(_still_waits(item, asked) for item in left):
@@ -198,7 +198,16 @@ def waits_for_people(item: AgentRun) -> bool:
     )
 
 
-def _verdict(runs: Sequence[AgentRun], names: Sequence[str]) -> int:
+async def _gone_well(
+    objects: UserCluster, names: Sequence[str], runs: Sequence[AgentRun]
+) -> set[str]:
+    """Runs that succeeded and were deleted since, by their time to live: their Events tell."""
+    gone = set(names) - {item.metadata.name for item in runs}
+    told = {name: await objects.events(name) for name in gone}
+    return {name for name, events in told.items() if events and events[-1].reason == "Succeeded"}
+
+
+def _verdict(runs: Sequence[AgentRun], names: Sequence[str], gone_well: Collection[str]) -> int:
     done = [item for item in runs if item.status and item.status.phase is Phase.SUCCEEDED]
     for item in runs:
         status = item.status
@@ -207,9 +216,9 @@ def _verdict(runs: Sequence[AgentRun], names: Sequence[str]) -> int:
                 f"{item.metadata.name}: {status.phase} {status.reason} {visible(status.message)}",
                 err=True,
             )
-    for name in set(names) - {item.metadata.name for item in runs}:
+    for name in set(names) - {item.metadata.name for item in runs} - {*gone_well}:
         click.echo(f"{name}: it was deleted", err=True)
-    return 0 if len(done) == len(names) else 1
+    return 0 if len(done) + len(gone_well) == len(names) else 1
 
 
 def _still_waits(item: AgentRun, asked: Sequence[Approval]) -> bool:

@@ -159,8 +159,9 @@ async def logs(where: Where, name: str, follow: bool) -> int:
 async def events(where: Where, name: str) -> int:
     """List the Events about a run."""
     async with where.objects() as objects:
-        await objects.get_run(name)
         found = await objects.events(name)
+        if not found:
+            await objects.get_run(name)
     print_table(
         ["AGE", "TYPE", "REASON", "NOTE"],
         [[age(item.at), item.type, item.reason, item.note] for item in found],
