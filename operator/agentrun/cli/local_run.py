@@ -203,8 +203,14 @@ async def _gone_well(
 ) -> set[str]:
     """Runs that succeeded and were deleted since, by their time to live: their Events tell."""
     gone = set(names) - {item.metadata.name for item in runs}
-    told = {name: await objects.events(name) for name in gone}
-    return {name for name, events in told.items() if events and events[-1].reason == "Succeeded"}
+    return {name for name in gone if await _last_event(objects, name) == "Succeeded"}
+
+
+async def _last_event(objects: UserCluster, name: str) -> str:
+    try:
+        return next((event.reason for event in reversed(await objects.events(name))), "")
+    except NotFound:
+        return ""
 
 
 def _verdict(runs: Sequence[AgentRun], names: Sequence[str], gone_well: Collection[str]) -> int:

@@ -153,11 +153,16 @@ class LocalUserCluster:
         return await _do(lambda: self._kill(name, signal))
 
     async def events(self, name: str) -> Sequence[EventView]:
-        """Oldest first; an earlier run of the same name has its own."""
+        """Oldest first; an earlier run of the same name has its own. The last one's stay."""
 
         def work() -> list[EventView]:
-            run = self._state.store.get("AgentRun", self._key(name))
-            uid = run["metadata"]["uid"]
+            told = self._state.store.events(self._key(name))
+            try:
+                uid = self._state.store.get("AgentRun", self._key(name))["metadata"]["uid"]
+            except NotFound:
+                if not told:
+                    raise
+                uid = told[-1].get("uid")
             return [
                 EventView(
                     run=self._key(name),
@@ -167,7 +172,7 @@ class LocalUserCluster:
                     note=event["note"],
                     at=datetime.fromisoformat(event["at"]),
                 )
-                for event in self._state.store.events(self._key(name))
+                for event in told
                 if event.get("uid", uid) == uid
             ]
 
