@@ -1,11 +1,12 @@
 # Every target is one command that a person could type.
 VENV ?= .venv
+IMAGE ?= agentrun:dev
 PY := $(VENV)/bin/python
 # The cluster's programs, its node image and Postgres are built before pytest counts its time.
 NOT_STORM := --ignore=tests/chaos/test_storm.py
 TEST_CLUSTER := tests/cluster/kind/up && tests/cluster/kind/image postgres >/dev/null && tests/cluster/kind/image >/dev/null
 
-.PHONY: storm demo test bench check venv image cluster-up cluster-down
+.PHONY: storm demo test bench check venv image manifests cluster-up cluster-image cluster-down
 
 
 $(VENV)/.installed: pyproject.toml
@@ -38,10 +39,16 @@ bench: venv ## measured workloads, ratios in one run
 	$(PY) -m bench
 
 image: ## the image, from whatever base image can be had here; prints its name
-	tests/cluster/kind/image
+	@tests/cluster/kind/image
+
+manifests: venv ## both charts as plain YAML, for kubectl apply; for those without Helm
+	@PYTHONPATH=. $(PY) -m tests.chart.render $(IMAGE)
 
 cluster-up: ## the test cluster, kept; prints the kubeconfig to use
-	tests/cluster/kind/up
+	@tests/cluster/kind/up
+
+cluster-image: ## the image as $(IMAGE), and Postgres, in the test cluster
+	@tests/cluster/kind/image load $(IMAGE)
 
 cluster-down: ## remove the test cluster
 	tests/cluster/kind/down

@@ -14,6 +14,7 @@ import yaml
 from tests.chart.render import render
 
 from agentrun.api.validation import validate_manifest
+from agentrun.devmodel.parse import parse_script
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -60,10 +61,10 @@ def test_the_local_commands_work_as_written(tmp_path: Path) -> None:
             subprocess.run(line, shell=True, cwd=tmp_path, env=environ, timeout=240, check=True)
 
 
-@pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("make ")])
+@pytest.mark.parametrize("line", sorted(set(re.findall(r"make (?:-s )?[a-z-]+", README))))
 def test_make_targets_exist(line: str) -> None:
     done = subprocess.run(
-        ["make", "-n", line.split()[1]], cwd=ROOT, capture_output=True, check=False
+        ["make", "-n", line.rsplit(maxsplit=1)[-1]], cwd=ROOT, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
@@ -94,6 +95,34 @@ def test_secret_keys_of_the_readme_are_those_the_chart_reads() -> None:
 def test_examples_are_valid(path: Path) -> None:
     for document in yaml.safe_load_all(path.read_text()):
         validate_manifest(document, local=path.parent.name != "cluster")
+
+
+def test_the_scripted_model_of_the_cluster_plays_the_examples() -> None:
+    folder = ROOT / "examples/cluster"
+    config, pod, service = yaml.safe_load_all((folder / "model.yaml").read_text())
+    parse_script(yaml.safe_load(config["data"]["model.yaml"]))
+    assert config["metadata"]["name"] == pod["spec"]["volumes"][0]["configMap"]["name"]
+    assert service["spec"]["selector"] == pod["metadata"]["labels"]
+    address = f"http://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
+    for name in ("run.yaml", "run-gated.yaml"):
+        text = (folder / name).read_text()
+        assert f"    # baseURL: {address}" in text
+        run = yaml.safe_load(text.replace("# baseURL", "baseURL"))
+        assert validate_manifest(run).spec.model.base_url == address
+
+
+def test_plain_manifests_are_for_those_without_helm() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chart.render", "localhost:5000/agentrun:dev"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    items = [item for item in yaml.safe_load_all(done.stdout) if item]
+    assert [item["kind"] for item in items].count("CustomResourceDefinition") == 2
+    assert "image: localhost:5000/agentrun:dev" in done.stdout
 
 
 def test_files_that_the_readme_names_are_there() -> None:
