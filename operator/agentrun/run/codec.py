@@ -24,6 +24,8 @@ from agentrun.run.state import State
 T = TypeVar("T")
 RAW, ZSTD = 0, 1
 COMPRESS_ABOVE = 512
+BODY_MAX = 1 << 24
+"""Bytes of one commit's body that the store takes (its domain ``commit_body``)."""
 DECODED_MAX = 1 << 30
 """Bound on one decompressed body: a forged length must not take the memory."""
 MESSAGES_DEEP = 5
@@ -53,6 +55,14 @@ def encode(records: Sequence[Record]) -> Encoded:
         return _packed(text, {})
     lifted, contents = blobs.lift(value)
     return _packed(exact_json(lifted), contents)
+
+
+def oversized(record: Record) -> str | None:
+    """Why a record is more than one commit can hold, though its long values leave it; else None."""
+    whole = len(exact_json(record_to_json(record)))
+    if whole <= BODY_MAX or len(encode((record,)).body) <= BODY_MAX:
+        return None
+    return f"it has {whole >> 20} MiB in small pieces"
 
 
 def decode(codec: int, body: bytes, contents: Mapping[str, bytes]) -> tuple[Record, ...]:

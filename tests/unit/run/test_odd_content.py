@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from tests.unit.run.play import Play, asks, make_spec, offer, says, text
@@ -142,8 +143,9 @@ def test_what_the_rim_replaced_in_a_reply_is_on_record() -> None:
         [{"type": "text", "text": "x", "deep": nested(5000)}],
         [{"type": "text", "text": "x", "deep": nested(DEPTH_MAX)}],
         [{"type": "text", "text": "x", "big": 10**5000}],
+        [said(Random(n).randbytes(100_000).hex()) for n in range(200)],
     ],
-    ids=["nan", "infinity", "endless", "deep", "digits"],
+    ids=["nan", "infinity", "endless", "deep", "digits", "more than a commit holds"],
 )
 def test_an_answer_that_cannot_be_kept_is_an_error_result_and_the_run_goes_on(
     content: Json,
@@ -178,6 +180,14 @@ def test_an_eight_megabyte_result_and_thirty_images_are_kept_exactly() -> None:
     bodies = [len(encoded.body) for _, encoded in play.commits]
     assert max(bodies) < 2000, "what is large is in blobs"
     survives_a_snapshot(play)
+
+
+def test_what_is_large_in_small_pieces_is_kept_if_a_commit_can_hold_it() -> None:
+    content = [said("x" * 200_000)] * 100
+    play = Play(make_spec(), once(asks("fix", turn=1)))
+    play.tool = lambda call: ToolAnswer(content, False, 1)
+    play.attempt().run()
+    assert play.transcript[2]["content"][0]["content"] == content
 
 
 @pytest.mark.parametrize(

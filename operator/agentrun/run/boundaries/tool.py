@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentrun.api import AgentRunSpec, OnUnknown
+from agentrun.run.codec import oversized
 from agentrun.run.exact import unfit
 from agentrun.run.identity import CallId, call_key, result_ref, task_of_path
 from agentrun.run.policy import policy_for
@@ -76,12 +77,15 @@ def _result(call_id: CallId, answer: ToolAnswer) -> ToolResult:
     """An answer that cannot be kept is still one: the call had its effect, and the model is told."""
     why = unfit(answer.content)
     if why is None:
-        return ToolResult(
+        result = ToolResult(
             call=str(call_id),
             content=answer.content,
             is_error=answer.is_error,
             duration_ms=answer.duration_ms,
         )
+        why = oversized(result)
+        if why is None:
+            return result
     text = f"The tool answered, so the call was made, but its answer cannot be kept: {why}."
     return ToolResult(
         call=str(call_id),
