@@ -13,6 +13,7 @@ import pytest
 
 from agentrun.errors import StoreRefused, StoreRegressed
 from agentrun.run.chain import genesis, link
+from agentrun.run.codec import BODY_MAX
 from agentrun.run.values import LastWord
 from agentrun.store.port import AttemptEnd
 from agentrun.store.rows import Budgets, Requested, RunState, TotalsRow
@@ -33,6 +34,13 @@ async def test_the_chain_in_sql_is_the_chain_in_python(world: World) -> None:
         chain = link(chain, c.seq, c.origin, c.kind, c.ref, c.codec, c.body)
         assert c.chain == chain
     assert len(commits) == 23
+
+
+async def test_the_store_takes_as_much_in_one_commit_as_the_codec_believes(world: World) -> None:
+    runner, _ = await world.active()
+    await runner.append(commit(body=b"x" * BODY_MAX), totals())
+    with pytest.raises(StoreRefused):
+        await runner.append(commit(body=b"x" * (BODY_MAX + 1)), totals())
 
 
 async def test_totals_progress_and_times_are_kept_on_the_row(world: World) -> None:
