@@ -6,8 +6,10 @@ PY := $(VENV)/bin/python
 NOT_STORM := --ignore=tests/chaos/test_storm.py
 TEST_CLUSTER := tests/cluster/kind/up && tests/cluster/kind/image postgres >/dev/null && tests/cluster/kind/image >/dev/null
 
-.PHONY: storm demo test bench check venv image manifests cluster-up cluster-image cluster-down
+.PHONY: help venv check test storm demo bench image manifests cluster-up cluster-image cluster-down
 
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 $(VENV)/.installed: pyproject.toml
 	python3 -m venv $(VENV)

@@ -48,11 +48,6 @@ def test_decisions_are_synchronous() -> None:
         assert not [n for n in ast.walk(tree) if isinstance(n, ast.AsyncFunctionDef | ast.Await)]
 
 
-def test_kopf_is_imported_in_one_module() -> None:
-    users = {path.name for path in ROOM.rglob("*.py") if "kopf" in imports(path)}
-    assert users == {"watch.py"}
-
-
 def test_modules_stay_small() -> None:
     lengths = [len(path.read_text().splitlines()) for path in ROOM.rglob("*.py")]
     assert statistics.median(lengths) <= 150

@@ -32,9 +32,6 @@ class Observer:
     def landed(self, kind: str, seq: int, seconds: float, payload: int, stored: int) -> None:
         """A commit is durable, ``seconds`` after its step had finished."""
 
-    def save_waits(self, seconds: float) -> None:
-        """A commit waits for the store and the run goes on without it (onSaveFailure Continue)."""
-
     def snapshot(self, seq: int, size: int) -> None:
         """A snapshot is written."""
 
