@@ -16,10 +16,10 @@ from tests.controller.worlds import INSTALLATION, KEY, UID, run, spec
 from agentrun.api import AgentRun, Approval
 from agentrun.cluster.values import ObjectKey, PodView
 from agentrun.controller.cache import Cache, object_key
+from agentrun.controller.context import Context
 from agentrun.controller.freshness import Heartbeat
-from agentrun.controller.hands import Hands
 from agentrun.controller.ledger import Ledger
-from agentrun.controller.observe import Eyes
+from agentrun.controller.observe import Observer
 from agentrun.controller.reconcile import Reconciler
 from agentrun.controller.resync import load
 from agentrun.controller.settings import Settings
@@ -98,7 +98,7 @@ class OperatorSim:
         self.cache = Cache()
         self.ledger = Ledger(self.sim.clock)
         self.heartbeat = Heartbeat(self.sim.clock)
-        hands = Hands(
+        context = Context(
             store=Tap(self.sim.store, self),
             cluster=Tap(self.sim.cluster, self),
             cache=self.cache,
@@ -108,9 +108,9 @@ class OperatorSim:
             credentials=self._dsn,
             reach=self.reached.append,
         )
-        self.eyes = Eyes(hands, self.heartbeat, self.sim.clock.wall)
-        self.eyes.identity_verified = self.verified
-        self.reconciler = Reconciler(self.eyes)
+        self.observer = Observer(context, self.heartbeat, self.sim.clock.wall)
+        self.observer.identity_verified = self.verified
+        self.reconciler = Reconciler(self.observer)
         self.read = len(self.sim.cluster.changes_log)
         drive(load(self.sim.cluster, self.cache))
         self.heartbeat.polled()

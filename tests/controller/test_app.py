@@ -195,10 +195,10 @@ async def test_h42_identity_is_checked_at_the_start() -> None:
         return True
 
     made = Stage(identity_check=forged_is_refused)
-    assert not made.operator._eyes.identity_verified
+    assert not made.operator._observer.identity_verified
     made.start()
     await answers.wait()
-    await made.until(lambda: made.operator._eyes.identity_verified)
+    await made.until(lambda: made.operator._observer.identity_verified)
     await made.end()
 
 
@@ -213,7 +213,7 @@ async def test_without_an_answer_identity_stays_unverified() -> None:
     made.start()
     await asked.wait()
     await made.until(lambda: made.operator.ready)
-    assert not made.operator._eyes.identity_verified
+    assert not made.operator._observer.identity_verified
     await made.end()
 
 

@@ -35,8 +35,8 @@ from agentrun.controller.actions import (
     Finish,
     MarkApproval,
 )
+from agentrun.controller.approval_object import approval_object, asks_the_same, content_of
 from agentrun.controller.plan.plan import plan
-from agentrun.controller.questions import approval_object, asks_the_same, content_of
 from agentrun.controller.status import project
 from agentrun.run.exact import canonical_json
 from agentrun.store.rows import Requested, RunState

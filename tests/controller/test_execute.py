@@ -22,8 +22,8 @@ from agentrun.controller.actions import (
     RequestWish,
     Suspend,
 )
+from agentrun.controller.context import Outcome
 from agentrun.controller.execute import PERFORM, execute
-from agentrun.controller.hands import Outcome
 from agentrun.controller.world import World
 from agentrun.errors import ClusterUnavailable
 from agentrun.store.port import AttemptEnd
@@ -42,14 +42,14 @@ def sim() -> Sim:
 
 def seen_by(sim: Sim) -> World:
     """What the operator sees now."""
-    found = drive(sim.operators[0].eyes.world(KEY))
+    found = drive(sim.operators[0].observer.world(KEY))
     assert isinstance(found, World)
     return found
 
 
 def perform(sim: Sim, at: World, *actions: Any) -> Outcome:
     """Perform them."""
-    outcome = drive(execute(sim.operators[0].eyes.hands, at, actions))
+    outcome = drive(execute(sim.operators[0].observer.context, at, actions))
     assert isinstance(outcome, Outcome)
     return outcome
 
@@ -165,4 +165,4 @@ def test_planning_and_performing_nothing_is_nothing() -> None:
     sim = Sim()
     operator: OperatorSim = sim.operators[0]
     assert acts(world()) == ()
-    assert not drive(execute(operator.eyes.hands, world(), ())).moved
+    assert not drive(execute(operator.observer.context, world(), ())).moved

@@ -20,10 +20,10 @@ from tests.controller.worlds import KEY, run, spec
 
 from agentrun.cluster.values import PodView
 from agentrun.controller.cache import Cache
+from agentrun.controller.context import Context
 from agentrun.controller.freshness import Heartbeat
-from agentrun.controller.hands import Hands
 from agentrun.controller.ledger import Ledger
-from agentrun.controller.observe import Eyes
+from agentrun.controller.observe import Observer
 from agentrun.controller.poll import Poll
 from agentrun.controller.queue import WorkQueue
 from agentrun.controller.reconcile import Reconciler
@@ -85,7 +85,7 @@ class Play:
         self.cache = Cache()
         self.settings = replace(QUICK, installation=f"pg-{self.uid}")
         self.heartbeat = Heartbeat(clock)
-        hands = Hands(
+        context = Context(
             store=self.store,
             cluster=self.cluster,
             cache=self.cache,
@@ -94,7 +94,7 @@ class Play:
             random_hex=self._hex,
             credentials=self._dsn,
         )
-        self.reconciler = Reconciler(Eyes(hands, self.heartbeat, clock.wall))
+        self.reconciler = Reconciler(Observer(context, self.heartbeat, clock.wall))
         self.queue: WorkQueue = make(Time())
         self.poll = Poll(
             self.store, self.queue, self.heartbeat, clock, self.settings.installation, 1.0
@@ -292,8 +292,10 @@ async def test_a_deaf_run_is_cancelled_by_the_operator_and_its_late_commit_is_re
 ) -> None:
     play = plays(("commit", "hang"), pod={"terminationGracePeriodSeconds": 1})
     play.settings = replace(play.settings, settle_slack=0.0)
-    play.reconciler._eyes.hands = replace(play.reconciler._eyes.hands, settings=play.settings)
-    play.reconciler._hands = play.reconciler._eyes.hands
+    play.reconciler._observer.context = replace(
+        play.reconciler._observer.context, settings=play.settings
+    )
+    play.reconciler._context = play.reconciler._observer.context
     while not play.cluster.pods or not play.position:
         await play.turn()
     play.change(cancel=True)

@@ -416,7 +416,7 @@ class TestNodesAndStore:
         reach_running(sim)
         operator = sim.operators[0]
         operator.cache = Cache()
-        operator.eyes.hands = replace(operator.eyes.hands, cache=operator.cache)
+        operator.observer.context = replace(operator.observer.context, cache=operator.cache)
         operator.start()
         for each in list(operator.cache.pods):
             operator.cache.remove_pod(each.key, each.uid)
@@ -540,11 +540,11 @@ class TestPeople:
     def test_h42_decisions_wait_until_identities_are_verified(self) -> None:
         sim = Sim(scripts=(("ask",),))
         operator = sim.operators[0]
-        operator.eyes.identity_verified = False
+        operator.observer.identity_verified = False
         sim.settle()
         assert (sim.shown.phase, sim.shown.reason) == ("Suspended", "ApprovalIdentityUnverified")
         assert len(sim.store.mints) == 1
-        operator.eyes.identity_verified = True
+        operator.observer.identity_verified = True
         sim.settle()
         assert sim.row.state is RunState.SUCCEEDED
 
@@ -646,7 +646,7 @@ def test_the_row_holds_the_spec_as_it_was_opened() -> None:
 def _world(operator: OperatorSim) -> Any:
     from tests.controller.simulation import drive
 
-    return drive(operator.eyes.world(KEY))
+    return drive(operator.observer.world(KEY))
 
 
 def test_keys_of_objects() -> None:

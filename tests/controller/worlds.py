@@ -18,8 +18,8 @@ from agentrun.api import (
 from agentrun.api.names import pod_name
 from agentrun.cluster.values import ContainerEnd, ObjectKey, PodView
 from agentrun.controller.actions import Action
+from agentrun.controller.approval_object import approval_object
 from agentrun.controller.plan.plan import plan
-from agentrun.controller.questions import approval_object
 from agentrun.controller.settings import Settings
 from agentrun.controller.world import Confirmed, Freshness, World
 from agentrun.run.approvals import content_hash

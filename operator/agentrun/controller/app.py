@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from agentrun.cluster.port import Cluster
 from agentrun.cluster.values import ObjectKey
 from agentrun.controller.cache import Cache, object_key
+from agentrun.controller.context import Context, Credentials
 from agentrun.controller.failpoints import armed
 from agentrun.controller.freshness import Heartbeat
-from agentrun.controller.hands import Credentials, Hands
 from agentrun.controller.ledger import Ledger
 from agentrun.controller.meter import Meter
-from agentrun.controller.observe import Eyes
+from agentrun.controller.observe import Observer
 from agentrun.controller.pause import pause
 from agentrun.controller.poll import Poll
 from agentrun.controller.queue import WorkQueue
@@ -79,7 +79,7 @@ class Operator:
         self._identity_check = identity_check
         self._clock = time.monotonic
         ledger, heartbeat = Ledger(self._clock), Heartbeat(self._clock)
-        hands = Hands(
+        context = Context(
             store=store,
             cluster=cluster,
             cache=self.cache,
@@ -90,9 +90,9 @@ class Operator:
             reach=armed(os.environ),
             meter=self.meter,
         )
-        self._eyes = Eyes(hands, heartbeat, lambda: datetime.now(UTC))
-        self._eyes.identity_verified = identity_check is None
-        self.reconciler = Reconciler(self._eyes)
+        self._observer = Observer(context, heartbeat, lambda: datetime.now(UTC))
+        self._observer.identity_verified = identity_check is None
+        self.reconciler = Reconciler(self._observer)
         self.queue = WorkQueue(
             clock=self._clock,
             call_later=lambda delay, call: asyncio.get_running_loop().call_later(delay, call),
@@ -234,9 +234,9 @@ class Operator:
     def _verified(self, verified: bool) -> None:
         if not verified:
             log.warning("the API server takes forged decisions: approvals are not acted upon")
-        if verified == self._eyes.identity_verified:
+        if verified == self._observer.identity_verified:
             return
-        self._eyes.identity_verified = verified
+        self._observer.identity_verified = verified
         for run in self.cache.runs:
             self.wake(object_key(run))
 

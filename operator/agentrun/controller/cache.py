@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from agentrun.api import AgentRun, Approval
 from agentrun.cluster.values import ObjectKey, PodView
-from agentrun.controller.shelf import Kind, Shelf
+from agentrun.controller.object_cache import Kind, ObjectCache
 
 ENDED = ("Succeeded", "Failed")
 
@@ -38,9 +38,9 @@ class Cache:
     """All that is known of the cluster without asking it."""
 
     def __init__(self) -> None:
-        self.runs: Shelf[AgentRun] = Shelf(Kind(object_key, _uid, _newer))
-        self.approvals: Shelf[Approval] = Shelf(Kind(object_key, _uid, _newer))
-        self.pods: Shelf[PodView] = Shelf(Kind(_pod_key, _pod_uid, _later_pod))
+        self.runs: ObjectCache[AgentRun] = ObjectCache(Kind(object_key, _uid, _newer))
+        self.approvals: ObjectCache[Approval] = ObjectCache(Kind(object_key, _uid, _newer))
+        self.pods: ObjectCache[PodView] = ObjectCache(Kind(_pod_key, _pod_uid, _later_pod))
         self.synced = False
         self._pods_of: dict[ObjectKey, set[ObjectKey]] = {}
         self._approvals_of: dict[ObjectKey, set[ObjectKey]] = {}

@@ -12,17 +12,17 @@ from typing import Any
 
 from agentrun.cluster.values import ClusterEvent
 from agentrun.controller import actions as act
+from agentrun.controller.approvals import create_approval, decide, delete_approval, mark_approval
 from agentrun.controller.attempts import (
     finish_body,
     new_attempt,
     new_identity,
     suspend_body,
 )
+from agentrun.controller.context import Context, Outcome, Pass
 from agentrun.controller.failpoints import AFTER_MINT
-from agentrun.controller.hands import Hands, Outcome, Pass
 from agentrun.controller.launch import add_secret, create_pod
 from agentrun.controller.opening import open_run
-from agentrun.controller.people import create_approval, decide, delete_approval, mark_approval
 from agentrun.controller.plan.facts import seen
 from agentrun.controller.pods import confirm_pod, delete_pod, purge_secrets
 from agentrun.controller.world import World
@@ -32,18 +32,18 @@ from agentrun.run.shown import shown
 log = logging.getLogger(__name__)
 
 
-async def execute(hands: Hands, world: World, plan: act.Actions) -> Outcome:
+async def execute(context: Context, world: World, plan: act.Actions) -> Outcome:
     """Perform the actions. Errors of the ports are raised: the key is tried again later."""
     at = Pass(world, world.row)
     for action in plan:
-        await PERFORM[type(action)](hands, at, action)
+        await PERFORM[type(action)](context, at, action)
         if at.stop:
             break
     return Outcome(at.moved, at.confirmed)
 
 
-async def _request(hands: Hands, at: Pass, action: act.RequestWish) -> None:
-    row = await hands.store.request(
+async def _request(context: Context, at: Pass, action: act.RequestWish) -> None:
+    row = await context.store.request(
         at.owned.run_uid,
         at.owned.object_uid,
         action.generation,
@@ -55,23 +55,23 @@ async def _request(hands: Hands, at: Pass, action: act.RequestWish) -> None:
     at.took(row)
 
 
-async def _mint(hands: Hands, at: Pass, action: act.Mint) -> None:
-    identity = new_identity(hands.random_hex)
+async def _mint(context: Context, at: Pass, action: act.Mint) -> None:
+    identity = new_identity(context.random_hex)
     new = new_attempt(at.owned, action.because, action.end, identity)
-    row = await hands.store.mint(seen(at.owned), action.because, new, action.end)
+    row = await context.store.mint(seen(at.owned), action.because, new, action.end)
     if at.took(row):
-        hands.ledger.issue(at.owned, identity.secret, identity.suffix)
-        hands.meter.minted(action.because)
-        hands.reach(AFTER_MINT)
+        context.ledger.issue(at.owned, identity.secret, identity.suffix)
+        context.meter.minted(action.because)
+        context.reach(AFTER_MINT)
 
 
-async def _charge(hands: Hands, at: Pass, action: act.Charge) -> None:
-    at.took(await hands.store.charge(seen(at.owned), action.end, action.backoff_ms))
+async def _charge(context: Context, at: Pass, action: act.Charge) -> None:
+    at.took(await context.store.charge(seen(at.owned), action.end, action.backoff_ms))
 
 
-async def _finish(hands: Hands, at: Pass, action: act.Finish) -> None:
+async def _finish(context: Context, at: Pass, action: act.Finish) -> None:
     body = finish_body(at.owned, action)
-    row = await hands.store.finish(
+    row = await context.store.finish(
         seen(at.owned),
         action.state,
         str(action.reason),
@@ -83,38 +83,38 @@ async def _finish(hands: Hands, at: Pass, action: act.Finish) -> None:
     at.took(row)
 
 
-async def _suspend(hands: Hands, at: Pass, action: act.Suspend) -> None:
+async def _suspend(context: Context, at: Pass, action: act.Suspend) -> None:
     body = suspend_body(at.owned, action)
-    row = await hands.store.suspend(
+    row = await context.store.suspend(
         seen(at.owned), str(action.reason), shown(action.message), body.codec, body.body, action.end
     )
     at.took(row)
 
 
-async def _revoke(hands: Hands, at: Pass, action: act.Revoke) -> None:
-    at.took(await hands.store.revoke(action.run_uid, action.object_uid, action.reason))
+async def _revoke(context: Context, at: Pass, action: act.Revoke) -> None:
+    at.took(await context.store.revoke(action.run_uid, action.object_uid, action.reason))
 
 
-async def _delete_run(hands: Hands, at: Pass, _action: act.DeleteRun) -> None:
+async def _delete_run(context: Context, at: Pass, _action: act.DeleteRun) -> None:
     try:
-        await hands.cluster.delete_run(at.run)
+        await context.cluster.delete_run(at.run)
     except (NotFound, Conflict):
         at.stop = True
 
 
-async def _emit(hands: Hands, at: Pass, action: act.Emit) -> None:
+async def _emit(context: Context, at: Pass, action: act.Emit) -> None:
     """Events are never the sole record of anything, so a lost one is only logged."""
     uid = at.run.metadata.uid
-    if not hands.ledger.first_time(uid, action.reason, action.note):
+    if not context.ledger.first_time(uid, action.reason, action.note):
         return
     event = ClusterEvent(at.run, action.type, action.reason, action.action, action.note)
     try:
-        await hands.cluster.emit(event)
+        await context.cluster.emit(event)
     except ClusterError as error:
         log.warning("event %s of run %s was not posted: %s", action.reason, uid, error)
 
 
-PERFORM: dict[type, Callable[[Hands, Pass, Any], Awaitable[None]]] = {
+PERFORM: dict[type, Callable[[Context, Pass, Any], Awaitable[None]]] = {
     act.OpenRun: open_run,
     act.RequestWish: _request,
     act.Mint: _mint,

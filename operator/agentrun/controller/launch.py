@@ -17,8 +17,8 @@ from agentrun.controller.attempts import (
     new_identity,
     secret_hash,
 )
+from agentrun.controller.context import Context, Pass
 from agentrun.controller.failpoints import AFTER_POD_CREATE, AFTER_SECRET
-from agentrun.controller.hands import Hands, Pass
 from agentrun.controller.ledger import Issued
 from agentrun.controller.opening import namespace_uid
 from agentrun.controller.plan.facts import current_pod_key, is_current, seen
@@ -28,38 +28,38 @@ from agentrun.errors import AlreadyExists, ClusterError, Forbidden, NotFound, Re
 SUFFIX_TRIES = 5
 
 
-async def add_secret(hands: Hands, at: Pass, _action: AddSecret) -> None:
+async def add_secret(context: Context, at: Pass, _action: AddSecret) -> None:
     """Nothing to do when this process still has the secret it issued for this fence."""
-    if hands.ledger.issued(at.owned) is not None:
+    if context.ledger.issued(at.owned) is not None:
         return
-    identity = new_identity(hands.random_hex)
-    row = await hands.store.add_secret(seen(at.owned), secret_hash(identity.secret))
+    identity = new_identity(context.random_hex)
+    row = await context.store.add_secret(seen(at.owned), secret_hash(identity.secret))
     if at.took(row):
-        hands.ledger.issue(at.owned, identity.secret, identity.suffix)
+        context.ledger.issue(at.owned, identity.secret, identity.suffix)
 
 
-async def create_pod(hands: Hands, at: Pass, action: CreatePod) -> None:
+async def create_pod(context: Context, at: Pass, action: CreatePod) -> None:
     """The pod of the row's attempt. Without a secret of its fence nothing was minted: no pod."""
-    issued = hands.ledger.issued(at.owned)
+    issued = context.ledger.issued(at.owned)
     if issued is None:
         return
     at.moved = True
     try:
-        missing = await _missing_secret(hands, at)
+        missing = await _missing_secret(context, at)
         if missing:
-            _refused(hands, at, Reason.CONTAINER_CONFIG, missing)
+            _refused(context, at, Reason.CONTAINER_CONFIG, missing)
             return
-        await _ensure_secret(hands, at, issued)
-        hands.reach(AFTER_SECRET)
-        await _ensure_pod(hands, at, issued, action.avoid_node)
+        await _ensure_secret(context, at, issued)
+        context.reach(AFTER_SECRET)
+        await _ensure_pod(context, at, issued, action.avoid_node)
     except Forbidden as error:
-        await _forbidden(hands, at, error)
+        await _forbidden(context, at, error)
     except Rejected as error:
-        _refused(hands, at, Reason.CONTAINER_CONFIG, error.message)
+        _refused(context, at, Reason.CONTAINER_CONFIG, error.message)
 
 
-async def _ensure_pod(hands: Hands, at: Pass, issued: Issued, avoid: str | None) -> None:
-    row, settings = at.owned, hands.settings
+async def _ensure_pod(context: Context, at: Pass, issued: Issued, avoid: str | None) -> None:
+    row, settings = at.owned, context.settings
     key = current_pod_key(at.world, row)
     wanted = AttemptPod(
         key=key,
@@ -74,68 +74,68 @@ async def _ensure_pod(hands: Hands, at: Pass, issued: Issued, avoid: str | None)
         avoid_node=avoid,
     )
     try:
-        pod = await hands.cluster.create_pod(wanted)
+        pod = await context.cluster.create_pod(wanted)
     except AlreadyExists:
-        await _taken(hands, at, key)
+        await _taken(context, at, key)
         return
-    hands.reach(AFTER_POD_CREATE)
+    context.reach(AFTER_POD_CREATE)
     issued.created = True
-    hands.cache.put_pod(pod)
-    hands.ledger.untroubled(at.run.metadata.uid)
+    context.cache.put_pod(pod)
+    context.ledger.untroubled(at.run.metadata.uid)
 
 
-async def _taken(hands: Hands, at: Pass, key: ObjectKey) -> None:
+async def _taken(context: Context, at: Pass, key: ObjectKey) -> None:
     """Ours, made by us before a crash or by another operator: adopt. Else plan again with it."""
     try:
-        pod = await hands.cluster.get_pod(key)
+        pod = await context.cluster.get_pod(key)
     except NotFound:
         at.stop = True
         return
     if is_current(at.world, at.owned, pod):
-        hands.cache.put_pod(pod)
-        hands.ledger.untroubled(at.run.metadata.uid)
+        context.cache.put_pod(pod)
+        context.ledger.untroubled(at.run.metadata.uid)
         return
     at.confirmed = Confirmed(key.name, pod)
     note = f"the pod name {key.name} is taken by another owner"
-    _refused(hands, at, Reason.POD_NAME_CONFLICT, note)
+    _refused(context, at, Reason.POD_NAME_CONFLICT, note)
 
 
-async def _ensure_secret(hands: Hands, at: Pass, issued: Issued) -> None:
+async def _ensure_secret(context: Context, at: Pass, issued: Issued) -> None:
     """Another name when one is taken: whoever squats it must not feed the runner (H50)."""
     if issued.secret_name is not None:
         return
     pod = current_pod_key(at.world, at.owned)
-    uid = await namespace_uid(hands, pod.namespace)
-    dsn = await hands.credentials(uid)
+    uid = await namespace_uid(context, pod.namespace)
+    dsn = await context.credentials(uid)
     suffix = issued.suffix
     for _ in range(SUFFIX_TRIES):
         name = secret_name(pod.name, suffix)
         try:
-            await hands.cluster.create_secret(
+            await context.cluster.create_secret(
                 AttemptSecret(
                     key=ObjectKey(pod.namespace, name),
                     run=at.run,
                     attempt=at.owned.attempt,
                     fence=at.owned.fence,
-                    installation=hands.settings.installation,
+                    installation=context.settings.installation,
                     dsn=dsn,
                     secret=issued.secret,
                     run_uid=at.owned.run_uid,
                 )
             )
         except AlreadyExists:
-            suffix = hands.random_hex(SUFFIX_BYTES)
+            suffix = context.random_hex(SUFFIX_BYTES)
             continue
         issued.secret_name = name
         return
     raise ClusterError("every name tried is taken", attempted="create the Secret", on=pod.name)
 
 
-async def _missing_secret(hands: Hands, at: Pass) -> str:
+async def _missing_secret(context: Context, at: Pass) -> str:
     """A user's Secret that is known to be missing; in a cluster the kubelet finds out instead."""
     for variable, ref in secret_variables(at.spec).items():
         key = ObjectKey(at.run.metadata.namespace, ref.name)
-        if await hands.cluster.secret_exists(key, ref.key) is False:
+        if await context.cluster.secret_exists(key, ref.key) is False:
             return f"Secret {ref.name} has no key {ref.key} ({variable})"
     return ""
 
@@ -145,20 +145,20 @@ def _captured(at: Pass) -> AgentRun:
     return at.run.model_copy(update={"spec": at.spec})
 
 
-async def _forbidden(hands: Hands, at: Pass, error: Forbidden) -> None:
+async def _forbidden(context: Context, at: Pass, error: Forbidden) -> None:
     """A namespace that is going away explains it (H24); else quota or policy."""
     namespace = at.run.metadata.namespace
-    if await hands.cluster.namespace_terminating(namespace):
-        there = [run for run in hands.cache.runs if run.metadata.namespace == namespace]
-        hands.ledger.namespace_is_terminating(namespace, (run.metadata.uid for run in there))
+    if await context.cluster.namespace_terminating(namespace):
+        there = [run for run in context.cache.runs if run.metadata.namespace == namespace]
+        context.ledger.namespace_is_terminating(namespace, (run.metadata.uid for run in there))
         at.stop = True
         return
     text = str(error)
     quota = "quota" in text.lower() or "limitrange" in text.lower()
     reason = Reason.QUOTA_EXCEEDED if quota else Reason.CONTAINER_CONFIG
-    _refused(hands, at, reason, error.message)
+    _refused(context, at, reason, error.message)
 
 
-def _refused(hands: Hands, at: Pass, reason: Reason, message: str) -> None:
-    hands.ledger.troubled(at.run.metadata.uid, reason, message)
+def _refused(context: Context, at: Pass, reason: Reason, message: str) -> None:
+    context.ledger.troubled(at.run.metadata.uid, reason, message)
     at.stop = True

@@ -11,8 +11,8 @@ from agentrun.api import AgentRun, AgentRunSpec, Reason
 from agentrun.api.spec import MUTABLE_FIELDS, MUTABLE_LIMITS
 from agentrun.api.validation import validate_manifest
 from agentrun.cluster.values import ObjectKey
+from agentrun.controller.context import Context
 from agentrun.controller.freshness import Heartbeat
-from agentrun.controller.hands import Hands
 from agentrun.controller.world import Confirmed, World
 from agentrun.errors import CheckpointCorrupt, CheckpointNewer, InvalidSpec, StoreUnavailable
 from agentrun.run.capture import captured_spec
@@ -22,10 +22,10 @@ SPECS_KEPT = 256
 
 
 @dataclass(slots=True)
-class Eyes:
+class Observer:
     """What observing needs besides the ports: clocks, and specs that were parsed before."""
 
-    hands: Hands
+    context: Context
     heartbeat: Heartbeat
     wall_clock: Callable[[], datetime]
     identity_verified: bool = True
@@ -33,9 +33,9 @@ class Eyes:
 
     async def world(self, key: ObjectKey, confirmed: Confirmed | None = None) -> World:
         """The world of the object that has this name now, or of nothing."""
-        hands, run = self.hands, self.hands.cache.runs.get(key)
+        context, run = self.context, self.context.cache.runs.get(key)
         uid = run.metadata.uid if run is not None else ""
-        pods, approvals = hands.cache.pods_of(key), hands.cache.approvals_of(key)
+        pods, approvals = context.cache.pods_of(key), context.cache.approvals_of(key)
         row, store_up = await self._row(uid)
         spec, unreadable = self._spec(run, row)
         shown = (
@@ -43,11 +43,11 @@ class Eyes:
         )
         return World(
             key=key,
-            settings=hands.settings,
-            freshness=self.heartbeat.freshness(synced=hands.cache.synced),
+            settings=context.settings,
+            freshness=self.heartbeat.freshness(synced=context.cache.synced),
             now=self.wall_clock(),
             run=run,
-            namespace_terminating=hands.ledger.terminating(uid),
+            namespace_terminating=context.ledger.terminating(uid),
             row=row,
             store_up=store_up,
             spec=spec,
@@ -56,9 +56,9 @@ class Eyes:
             pods=pods,
             approvals=approvals,
             confirmed=confirmed,
-            trouble=hands.ledger.trouble(uid),
-            wish_age=hands.ledger.wish_age(row) if row is not None else 0.0,
-            stray_secrets=row is not None and hands.ledger.stray_secrets(row, shown=shown),
+            trouble=context.ledger.trouble(uid),
+            wish_age=context.ledger.wish_age(row) if row is not None else 0.0,
+            stray_secrets=row is not None and context.ledger.stray_secrets(row, shown=shown),
             identity_verified=self.identity_verified,
         )
 
@@ -67,24 +67,24 @@ class Eyes:
         row, store_up = await self._row(uid)
         return World(
             key=key,
-            settings=self.hands.settings,
-            freshness=self.heartbeat.freshness(synced=self.hands.cache.synced),
+            settings=self.context.settings,
+            freshness=self.heartbeat.freshness(synced=self.context.cache.synced),
             now=self.wall_clock(),
             gone_uid=uid,
             row=row,
             store_up=store_up,
-            pods=self.hands.cache.pods_of(key),
+            pods=self.context.cache.pods_of(key),
         )
 
     async def _row(self, uid: str) -> tuple[RunRow | None, bool]:
         if not uid:
             return None, True
         try:
-            row = await self.hands.store.run(uid)
+            row = await self.context.store.run(uid)
         except StoreUnavailable:
             return None, False
         if row is not None:
-            self.hands.ledger.note(row)
+            self.context.ledger.note(row)
         return row, True
 
     def _spec(
@@ -113,7 +113,7 @@ class Eyes:
         return known
 
     def _problems(self, run: AgentRun) -> tuple[str, ...]:
-        settings = self.hands.settings
+        settings = self.context.settings
         manifest = run.model_copy(update={"status": None}).to_dict()
         try:
             validate_manifest(manifest, local=settings.local, policy=settings.policy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentrun.api import AgentRunSpec, Pricing, Reason, TextSource
 from agentrun.cluster.values import ObjectKey
 from agentrun.controller.actions import OpenRun
-from agentrun.controller.hands import Hands, Pass
+from agentrun.controller.context import Context, Pass
 from agentrun.controller.plan.budgets import budgets_of
 from agentrun.errors import Forbidden, NotFound
 from agentrun.run.capture import Resolved, capture
@@ -13,7 +13,7 @@ from agentrun.store.port import NewRun
 from agentrun.store.rows import Requested
 
 
-async def open_run(hands: Hands, at: Pass, _action: OpenRun) -> None:
+async def open_run(context: Context, at: Pass, _action: OpenRun) -> None:
     """The row as this object asks for it; the store never overwrites one that is there.
 
     Texts that are not there yet are waited for, and the status says for which; a run that is
@@ -21,21 +21,21 @@ async def open_run(hands: Hands, at: Pass, _action: OpenRun) -> None:
     """
     meta, spec = at.run.metadata, at.run.spec
     try:
-        resolved = await resolve(hands, meta.namespace, spec)
+        resolved = await resolve(context, meta.namespace, spec)
     except (NotFound, Forbidden) as error:
         if not spec.cancel:
-            hands.ledger.troubled(meta.uid, Reason.CONTAINER_CONFIG, str(error))
+            context.ledger.troubled(meta.uid, Reason.CONTAINER_CONFIG, str(error))
             at.moved = at.stop = True
             return
-        resolved = Resolved(pricing=price(hands, spec))
+        resolved = Resolved(pricing=price(context, spec))
     captured = capture(spec, resolved)
     requested, reason = first_wish(spec)
-    row = await hands.store.open_run(
+    row = await context.store.open_run(
         NewRun(
             run_uid=meta.uid,
             object_uid=meta.uid,
-            installation=hands.settings.installation,
-            namespace_uid=await namespace_uid(hands, meta.namespace),
+            installation=context.settings.installation,
+            namespace_uid=await namespace_uid(context, meta.namespace),
             namespace=meta.namespace,
             name=meta.name,
             run_id=spec.run_id or meta.uid,
@@ -48,7 +48,7 @@ async def open_run(hands: Hands, at: Pass, _action: OpenRun) -> None:
             budgets=budgets_of(priced(spec, resolved)),
         )
     )
-    hands.ledger.untroubled(meta.uid)
+    context.ledger.untroubled(meta.uid)
     at.took(row)
 
 
@@ -66,34 +66,34 @@ def first_wish(spec: AgentRunSpec) -> tuple[Requested, str]:
     return (Requested.SUSPEND, "User") if spec.suspend else (Requested.RUN, "")
 
 
-async def resolve(hands: Hands, namespace: str, spec: AgentRunSpec) -> Resolved:
+async def resolve(context: Context, namespace: str, spec: AgentRunSpec) -> Resolved:
     """Prompt, instructions and price. NotFound names what is missing."""
-    prompt = await _text(hands, namespace, spec.prompt_from) if spec.prompt_from else None
+    prompt = await _text(context, namespace, spec.prompt_from) if spec.prompt_from else None
     instructions = {
-        agent.name: await _text(hands, namespace, agent.instructions_from)
+        agent.name: await _text(context, namespace, agent.instructions_from)
         for agent in spec.agents
         if agent.instructions_from is not None
     }
-    return Resolved(prompt, instructions, price(hands, spec))
+    return Resolved(prompt, instructions, price(context, spec))
 
 
-async def _text(hands: Hands, namespace: str, source: TextSource) -> str:
+async def _text(context: Context, namespace: str, source: TextSource) -> str:
     ref = source.config_map_key_ref
-    return await hands.cluster.get_config(ObjectKey(namespace, ref.name), ref.key)
+    return await context.cluster.get_config(ObjectKey(namespace, ref.name), ref.key)
 
 
-def price(hands: Hands, spec: AgentRunSpec) -> Pricing | None:
+def price(context: Context, spec: AgentRunSpec) -> Pricing | None:
     """The operator's price of the model that a prompt's agent uses, unless the run has its own."""
     agent = spec.entry_agent
     if spec.pricing is not None or agent is None:
         return None
-    return hands.settings.policy.pricing.get(spec.model_of(agent).name)
+    return context.settings.policy.pricing.get(spec.model_of(agent).name)
 
 
-async def namespace_uid(hands: Hands, namespace: str) -> str:
+async def namespace_uid(context: Context, namespace: str) -> str:
     """One read a namespace, not one a run."""
-    uid = hands.ledger.namespace_uid(namespace)
+    uid = context.ledger.namespace_uid(namespace)
     if uid is None:
-        uid = await hands.cluster.namespace_uid(namespace)
-        hands.ledger.remember_namespace(namespace, uid)
+        uid = await context.cluster.namespace_uid(namespace)
+        context.ledger.remember_namespace(namespace, uid)
     return uid

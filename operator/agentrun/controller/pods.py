@@ -4,49 +4,49 @@ from __future__ import annotations
 
 from agentrun.api import Reason
 from agentrun.controller.actions import ConfirmPod, DeletePod, PurgeSecrets
-from agentrun.controller.hands import Hands, Pass
+from agentrun.controller.context import Context, Pass
 from agentrun.controller.plan.facts import ours
 from agentrun.controller.world import Confirmed
 from agentrun.errors import Conflict, NotFound
 from agentrun.store.rows import RunState
 
 
-async def confirm_pod(hands: Hands, at: Pass, action: ConfirmPod) -> None:
+async def confirm_pod(context: Context, at: Pass, action: ConfirmPod) -> None:
     """What the API server says about a pod's name right now (H14)."""
     at.moved = True
     try:
-        pod = await hands.cluster.get_pod(action.key)
+        pod = await context.cluster.get_pod(action.key)
     except NotFound:
-        known = hands.cache.pods.get(action.key)
+        known = context.cache.pods.get(action.key)
         if known is not None:
-            hands.cache.remove_pod(action.key, known.uid)
+            context.cache.remove_pod(action.key, known.uid)
         at.confirmed = Confirmed(action.key.name, None)
         return
-    hands.cache.put_pod(pod)
+    context.cache.put_pod(pod)
     at.confirmed = Confirmed(action.key.name, pod)
     if not ours(at.world, pod):
         note = f"the pod name {action.key.name} is taken by another owner"
-        hands.ledger.troubled(at.run.metadata.uid, Reason.POD_NAME_CONFLICT, note)
+        context.ledger.troubled(at.run.metadata.uid, Reason.POD_NAME_CONFLICT, note)
 
 
-async def delete_pod(hands: Hands, at: Pass, action: DeletePod) -> None:
+async def delete_pod(context: Context, at: Pass, action: DeletePod) -> None:
     """Under its UID: a pod of that name with another one is not ours to delete."""
     at.moved = True
     try:
-        await hands.cluster.delete_pod(action.key, action.uid)
+        await context.cluster.delete_pod(action.key, action.uid)
     except (NotFound, Conflict):
-        hands.cache.remove_pod(action.key, action.uid)
+        context.cache.remove_pod(action.key, action.uid)
         return
-    hands.cache.mark_deleting(action.key, action.uid)
+    context.cache.mark_deleting(action.key, action.uid)
 
 
-async def purge_secrets(hands: Hands, at: Pass, _action: PurgeSecrets) -> None:
+async def purge_secrets(context: Context, at: Pass, _action: PurgeSecrets) -> None:
     """All of the run's attempt Secrets but the one that a running pod was given."""
     row = at.owned
-    issued = hands.ledger.issued(row)
+    issued = context.ledger.issued(row)
     keep = [issued.secret_name] if issued is not None and issued.secret_name else []
     running = row.state is RunState.ACTIVE
-    await hands.cluster.delete_attempt_secrets(at.run, keep if running else [])
-    await hands.store.purge_secrets(row.run_uid)
-    hands.ledger.purged(row)
+    await context.cluster.delete_attempt_secrets(at.run, keep if running else [])
+    await context.store.purge_secrets(row.run_uid)
+    context.ledger.purged(row)
     at.moved = True

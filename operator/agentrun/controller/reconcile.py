@@ -15,7 +15,7 @@ from agentrun.controller.cache import object_key
 from agentrun.controller.events import news
 from agentrun.controller.execute import execute
 from agentrun.controller.failpoints import BEFORE_STATUS
-from agentrun.controller.observe import Eyes
+from agentrun.controller.observe import Observer
 from agentrun.controller.plan.plan import decide, plan
 from agentrun.controller.status import PROGRESS_PATCH_SECONDS, needs_patch
 from agentrun.controller.world import Confirmed, World
@@ -31,20 +31,20 @@ AGAIN = 1.0
 class Reconciler:
     """The loop around ``plan``. Holds no state of its own but what is settled for good."""
 
-    def __init__(self, eyes: Eyes) -> None:
-        self._eyes = eyes
-        self._hands = eyes.hands
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._context = observer.context
         self._settled: dict[ObjectKey, tuple[str, str]] = {}
 
     def settled(self, key: ObjectKey) -> bool:
         """Whether nothing but a change of the object can matter: finished runs cost nothing, not
         even when an operator starts and lists them all."""
-        run = self._hands.cache.runs.get(key)
-        if run is None or self._hands.cache.tombs(key):
+        run = self._context.cache.runs.get(key)
+        if run is None or self._context.cache.tombs(key):
             return False
         known = self._settled.get(key)
         return known == (run.metadata.uid, run.metadata.resource_version) or (
-            shown_finished(run) and not self._hands.cache.pods_of(key)
+            shown_finished(run) and not self._context.cache.pods_of(key)
         )
 
     async def reconcile(self, key: ObjectKey) -> float | None:
@@ -53,7 +53,7 @@ class Reconciler:
         Returns seconds until it must be looked at again. Errors of the ports are raised. What has
         just ended is looked at again at once, because the TTL waits for its end to be shown.
         """
-        for uid in self._hands.cache.tombs(key):
+        for uid in self._context.cache.tombs(key):
             await self._bury(key, uid)
         try:
             world, last = await self._act(key)
@@ -68,11 +68,11 @@ class Reconciler:
         confirmed: Confirmed | None = None
         before: Actions = ()
         for _ in range(ROUNDS):
-            world = await self._eyes.world(key, confirmed)
+            world = await self._observer.world(key, confirmed)
             actions = decide(world)
             if not actions or actions == before:
                 break
-            outcome = await execute(self._hands, world, actions)
+            outcome = await execute(self._context, world, actions)
             confirmed, before = outcome.confirmed, actions
             if not outcome.moved:
                 break
@@ -80,33 +80,33 @@ class Reconciler:
 
     async def _show_as_is(self, key: ObjectKey, refused: ClusterError) -> None:
         """What the API server refuses (a quota on approvals, say) must not freeze the status."""
-        world = await self._eyes.world(key)
+        world = await self._observer.world(key)
         if world.live_run is not None and isinstance(refused, Forbidden | Rejected):
             event = Emit("Warning", "Refused", "Reconciling", str(refused))
-            await execute(self._hands, world, (event,))
+            await execute(self._context, world, (event,))
         await self._show(key, world, plan(world))
 
     async def _bury(self, key: ObjectKey, uid: str) -> None:
         """Revoke what belonged to an object that is gone, and delete its pods. Pods that may not be
         deleted are the garbage collector's; they must not keep the next run of that name waiting."""
         for _ in range(ROUNDS):
-            world = await self._eyes.gone(key, uid)
+            world = await self._observer.gone(key, uid)
             if not world.store_up:
                 raise StoreUnavailable("no answer", attempted="revoke a deleted run", on=str(key))
             actions = decide(world)
             if not actions:
                 break
             try:
-                await execute(self._hands, world, actions)
+                await execute(self._context, world, actions)
             except ClusterError as error:
                 if error.retryable:
                     raise
                 log.warning("run %s (%s) is gone, its pods are not: %s", key, uid, error)
                 break
         self._settled.pop(key, None)
-        self._hands.cache.settle_tomb(key, uid)
-        self._hands.ledger.forget(uid)
-        self._hands.ledger.forget_namespace(key.namespace)
+        self._context.cache.settle_tomb(key, uid)
+        self._context.ledger.forget(uid)
+        self._context.ledger.forget_namespace(key.namespace)
 
     async def _show(self, key: ObjectKey, world: World, current: Plan) -> float | None:
         wait = AGAIN if current.actions else current.requeue_after
@@ -122,27 +122,27 @@ class Reconciler:
         """Write the status if a person would notice; returns when to write it otherwise."""
         run = world.run
         assert run is not None
-        uid, ledger = run.metadata.uid, self._hands.ledger
+        uid, ledger = run.metadata.uid, self._context.ledger
         since = ledger.since_patch(uid)
         if not needs_patch(run.status, status, since):
             if run.status == status or since is None:
                 return None
             return max(PROGRESS_PATCH_SECONDS - since, 0.0)
-        self._hands.reach(BEFORE_STATUS)
+        self._context.reach(BEFORE_STATUS)
         try:
-            patched = await self._hands.cluster.patch_run_status(run, status)
+            patched = await self._context.cluster.patch_run_status(run, status)
         except Conflict:
             await self._refresh(object_key(run))
             return AGAIN
         except NotFound:
-            self._hands.cache.remove_run(run)
+            self._context.cache.remove_run(run)
             return 0.0
         ledger.patched(uid)
-        self._hands.cache.put_run(patched)
+        self._context.cache.put_run(patched)
         event = news(run.status, status)
         if event is not None:
             log.info("run %s (%s): %s", object_key(run), uid, event.note)
-            await execute(self._hands, world, (event,))
+            await execute(self._context, world, (event,))
         just_ended = status.completion_time is not None and (
             run.status is None or run.status.completion_time is None
         )
@@ -151,15 +151,15 @@ class Reconciler:
     async def _refresh(self, key: ObjectKey) -> None:
         """The object changed under us: read it, since the next plan needs what changed."""
         try:
-            self._hands.cache.put_run(await self._hands.cluster.get_run(key))
+            self._context.cache.put_run(await self._context.cluster.get_run(key))
         except NotFound:
             return
 
     def _remember(self, key: ObjectKey, current: Plan, wait: float | None) -> None:
-        run = self._hands.cache.runs.get(key)
+        run = self._context.cache.runs.get(key)
         if run is not None and current.settled and wait is None:
             self._settled[key] = (run.metadata.uid, run.metadata.resource_version)
-            self._hands.ledger.forget(run.metadata.uid)
+            self._context.ledger.forget(run.metadata.uid)
         else:
             self._settled.pop(key, None)
 

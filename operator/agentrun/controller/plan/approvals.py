@@ -31,9 +31,9 @@ from agentrun.controller.actions import (
     Finish,
     MarkApproval,
 )
+from agentrun.controller.approval_object import asks_the_same, decided_state, state_of
 from agentrun.controller.plan.facts import elapsed
 from agentrun.controller.plan.unclaimed import avoided_node
-from agentrun.controller.questions import asks_the_same, decided_state, state_of
 from agentrun.controller.world import World
 from agentrun.store.rows import ApprovalRow, RunRow, RunState
 

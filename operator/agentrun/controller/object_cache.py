@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """What a shelf must know about its objects. ``merge(old, new)`` is called for the same UID."""
+    """What an object cache must know about its objects. ``merge(old, new)`` is called for the same UID."""
 
     key: Callable[[T], ObjectKey]
     uid: Callable[[T], str]
     merge: Callable[[T, T], T]
 
 
-class Shelf(Generic[T]):
+class ObjectCache(Generic[T]):
     """Objects by key, each with the tick at which it was last touched."""
 
     def __init__(self, kind: Kind[T]) -> None:

@@ -22,7 +22,7 @@ Credentials = Callable[[str], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hands:
+class Context:
     """The ports, and this process's memory."""
 
     store: OperatorStore

@@ -13,55 +13,55 @@ from agentrun.api import (
     Reason,
 )
 from agentrun.controller.actions import CreateApproval, Decide, DeleteApproval, MarkApproval
+from agentrun.controller.approval_object import approval_object
 from agentrun.controller.attempts import decision_body, new_attempt, new_identity
 from agentrun.controller.cache import object_key
+from agentrun.controller.context import Context, Pass
 from agentrun.controller.failpoints import AFTER_APPROVAL_CREATE, AFTER_DECIDE
-from agentrun.controller.hands import Hands, Pass
 from agentrun.controller.plan.facts import elapsed, seen
-from agentrun.controller.questions import approval_object
 from agentrun.errors import AlreadyExists, Conflict, NotFound
 from agentrun.store.rows import RunState
 
 
-async def create_approval(hands: Hands, at: Pass, action: CreateApproval) -> None:
+async def create_approval(context: Context, at: Pass, action: CreateApproval) -> None:
     """Create, then record the UID by compare-and-set. A crash between the two leaves an object whose
     UID nobody knows, which is deleted and made again (H71)."""
     at.moved = True
     wanted = approval_object(at.run, at.spec, action.request)
     try:
-        approval = await hands.cluster.create_approval(wanted)
+        approval = await context.cluster.create_approval(wanted)
     except AlreadyExists:
-        hands.cache.put_approval(await hands.cluster.get_approval(object_key(wanted)))
+        context.cache.put_approval(await context.cluster.get_approval(object_key(wanted)))
         at.stop = True
         return
-    hands.reach(AFTER_APPROVAL_CREATE)
-    hands.cache.put_approval(approval)
+    context.reach(AFTER_APPROVAL_CREATE)
+    context.cache.put_approval(approval)
     uid = approval.metadata.uid
-    if not await hands.store.bind_approval(
+    if not await context.store.bind_approval(
         action.request.run_uid, action.request.id, uid, action.replaces
     ):
         at.stop = True
 
 
-async def delete_approval(hands: Hands, at: Pass, action: DeleteApproval) -> None:
+async def delete_approval(context: Context, at: Pass, action: DeleteApproval) -> None:
     """Under its UID."""
     at.moved = True
     try:
-        await hands.cluster.delete_approval(action.key, action.uid)
+        await context.cluster.delete_approval(action.key, action.uid)
     except Conflict:
         at.stop = True
     except NotFound:
         pass
-    hands.cache.remove_approval(action.key, action.uid)
+    context.cache.remove_approval(action.key, action.uid)
 
 
-async def decide(hands: Hands, at: Pass, action: Decide) -> None:
+async def decide(context: Context, at: Pass, action: Decide) -> None:
     """Consume a decision and, if nothing else is pending, mint (H12, H26). The pod follows by the
     plan's next action, or by the next plan when somebody else minted."""
     row = at.owned
-    identity = new_identity(hands.random_hex)
+    identity = new_identity(context.random_hex)
     body = decision_body(action)
-    after = await hands.store.decide(
+    after = await context.store.decide(
         seen(row),
         action.request.id,
         action.object_uid,
@@ -76,26 +76,26 @@ async def decide(hands: Hands, at: Pass, action: Decide) -> None:
         return
     minted = at.owned.state is RunState.ACTIVE and at.owned.fence == row.fence + 1
     if minted and action.mint:
-        hands.ledger.issue(at.owned, identity.secret, identity.suffix)
-        hands.meter.minted("decided")
+        context.ledger.issue(at.owned, identity.secret, identity.suffix)
+        context.meter.minted("decided")
     waited = elapsed(at.owned, action.request.requested_at)
-    hands.meter.decided(action.decision, waited, resumed=minted)
-    hands.reach(AFTER_DECIDE)
+    context.meter.decided(action.decision, waited, resumed=minted)
+    context.reach(AFTER_DECIDE)
 
 
-async def mark_approval(hands: Hands, at: Pass, action: MarkApproval) -> None:
+async def mark_approval(context: Context, at: Pass, action: MarkApproval) -> None:
     """Under the object's resourceVersion: a decision that came in between is not overlooked (H72)."""
     at.moved = True
     key = object_key(action.approval)
     try:
-        marked = await hands.cluster.patch_approval_status(action.approval, _status(at, action))
+        marked = await context.cluster.patch_approval_status(action.approval, _status(at, action))
     except Conflict:
-        hands.cache.put_approval(await hands.cluster.get_approval(key))
+        context.cache.put_approval(await context.cluster.get_approval(key))
         at.stop = True
     except NotFound:
-        hands.cache.remove_approval(key, action.approval.metadata.uid)
+        context.cache.remove_approval(key, action.approval.metadata.uid)
     else:
-        hands.cache.put_approval(marked)
+        context.cache.put_approval(marked)
 
 
 def _status(at: Pass, action: MarkApproval) -> ApprovalStatus:

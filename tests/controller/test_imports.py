@@ -19,7 +19,7 @@ PURE = {
     "conditions.py",
     "events.py",
     "history.py",
-    "questions.py",
+    "approval_object.py",
     "status.py",
     "summary.py",
     "world.py",
