@@ -24,7 +24,7 @@ from tests.controller.worlds import (
 )
 
 from agentrun.api import Reason
-from agentrun.controller.actions import Finish, RequestWish
+from agentrun.controller.actions import Finish, SetRequested
 from agentrun.controller.plan.plan import plan
 from agentrun.controller.world import Freshness, Trouble
 from agentrun.store.rows import Requested, RunState
@@ -156,7 +156,7 @@ WALL = spec(limits={"deadlineSeconds": 3600})
 @pytest.mark.parametrize("the_row", [row(), pending_row(), suspended_row(), unclaimed_row()])
 def test_the_wall_deadline_is_a_cancel_with_its_own_reason(the_row: Any) -> None:
     act = first(world(row=the_row, spec=WALL))
-    assert isinstance(act, RequestWish)
+    assert isinstance(act, SetRequested)
     assert (act.requested, act.reason) == (Requested.CANCEL, "Deadline")
 
 
@@ -166,7 +166,7 @@ def test_the_wall_deadline_counts_by_the_databases_clock(the_row: Any) -> None:
 
     young = replace(the_row, created_at=ago(seconds=3599))
     planned = kinds(world(row=young, spec=WALL))
-    assert "RequestWish" not in planned
+    assert "SetRequested" not in planned
 
 
 @pytest.mark.parametrize("the_row", [pending_row, suspended_row, unclaimed_row])

@@ -19,7 +19,7 @@ from agentrun.controller.actions import (
     Finish,
     Mint,
     PurgeSecrets,
-    RequestWish,
+    SetRequested,
     Suspend,
 )
 from agentrun.controller.context import Outcome
@@ -64,7 +64,7 @@ LOST = AttemptEnd("Drained", "Infra", 143)
         Charge(AttemptEnd("RunnerFailed", "App", 1), 1000),
         Finish(RunState.FAILED, "NoProgress", "why", LOST),
         Suspend("SuspendedByUser", "why", LOST),
-        RequestWish(Requested.CANCEL, "User", "user", Budgets(), 0),
+        SetRequested(Requested.CANCEL, "User", "user", Budgets(), 0),
         AddSecret(),
     ],
 )

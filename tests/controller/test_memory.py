@@ -1,4 +1,4 @@
-"""What a process remembers: heartbeats of the store, secrets, troubles, wishes, Events; failpoints."""
+"""What a process remembers: heartbeats of the store, secrets, troubles, requests, Events; failpoints."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class TestLedger:
     def test_secrets_do_not_show(self) -> None:
         assert "hidden" not in repr(Ledger(Clock()).issue(row(), "hidden", "x"))
 
-    def test_a_wish_is_as_old_as_it_was_seen(self) -> None:
+    def test_a_request_is_as_old_as_its_first_sight(self) -> None:
         clock = Clock()
         ledger = Ledger(clock)
         asked = row(requested=Requested.CANCEL, requested_reason="User")
@@ -101,16 +101,16 @@ class TestLedger:
         ledger.note(asked)
         clock.seconds += 7
         ledger.note(asked)
-        assert ledger.wish_age(asked) == 7
+        assert ledger.requested_age(asked) == 7
 
-    def test_another_reason_is_another_wish(self) -> None:
+    def test_another_reason_is_another_request(self) -> None:
         clock = Clock()
         ledger = Ledger(clock)
         ledger.note(row(requested=Requested.SUSPEND, requested_reason="User"))
         clock.seconds += 50
         other = row(requested=Requested.SUSPEND, requested_reason="Budget")
         ledger.note(other)
-        assert ledger.wish_age(other) == 0
+        assert ledger.requested_age(other) == 0
 
     def test_troubles_wait_longer_each_time_and_end_with_a_success(self) -> None:
         clock = Clock()

@@ -41,7 +41,7 @@ def stopping(the_row: Any, *, age: float = 0.0, reason: str = "User", **more: An
         wants = {"limits": {"activeDeadlineSeconds": 60}}
         more.setdefault("row", the_row)
     what = spec(**wants)
-    return world(**{"row": the_row, "spec": what, "wish_age": age, **more})
+    return world(**{"row": the_row, "spec": what, "requested_age": age, **more})
 
 
 @pytest.mark.parametrize("requested", [CANCEL, SUSPEND])
@@ -62,9 +62,9 @@ def test_h27_a_hung_tool_does_not_hold_a_cancel_for_ever() -> None:
 
 def test_the_wait_is_the_pods_grace_and_thirty_seconds() -> None:
     slow = {"cancel": True, "pod": {"terminationGracePeriodSeconds": 300}}
-    at = world(row=asked(), spec=spec(**slow), wish_age=329.9)
+    at = world(row=asked(), spec=spec(**slow), requested_age=329.9)
     assert acts(at) == ()
-    assert kinds(world(row=asked(), spec=spec(**slow), wish_age=330.0)) == ("Finish",)
+    assert kinds(world(row=asked(), spec=spec(**slow), requested_age=330.0)) == ("Finish",)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_wait_is_the_pods_grace_and_thirty_seconds() -> None:
 def test_h27_the_reason_decides_what_the_end_is_called(
     reason: str, state: RunState, shown: str, make: Any
 ) -> None:
-    at = world(row=asked(make, reason=reason), spec=spec(cancel=True), wish_age=1e6, pods=())
+    at = world(row=asked(make, reason=reason), spec=spec(cancel=True), requested_age=1e6, pods=())
     found = [act for act in _to_the_end(at) if isinstance(act, Finish)]
     assert [(act.state, act.reason) for act in found] == [(state, shown)]
 
@@ -98,7 +98,7 @@ def test_a_passed_deadline_is_not_waited_for_again_after_a_restart() -> None:
     """The deadline itself says since when the runner should have stopped."""
     what = spec(limits={"deadlineSeconds": 3600})
     late = asked(reason="Deadline", created_at=ago(seconds=3600 + 61))
-    assert kinds(world(row=late, spec=what, wish_age=0.0)) == ("Finish",)
+    assert kinds(world(row=late, spec=what, requested_age=0.0)) == ("Finish",)
 
 
 @pytest.mark.parametrize("requested", [CANCEL, SUSPEND])

@@ -20,7 +20,7 @@ from tests.controller.worlds import (
     world,
 )
 
-from agentrun.controller.actions import CreatePod, Mint, RequestWish
+from agentrun.controller.actions import CreatePod, Mint, SetRequested
 from agentrun.controller.plan.budgets import budgets_of
 from agentrun.controller.plan.plan import plan
 from agentrun.store.rows import Budgets, Requested, TotalsRow
@@ -55,12 +55,12 @@ def test_nor_while_its_user_wants_it_suspended() -> None:
     assert made.status.reason == "SuspendedByUser"
 
 
-def test_a_user_resumes_by_taking_the_wish_back() -> None:
+def test_a_user_resumes_by_taking_the_suspend_back() -> None:
     asked = suspended_row(
         reason="SuspendedByUser", requested=Requested.SUSPEND, requested_reason="User"
     )
     act = first(world(row=asked, pods=()))
-    assert isinstance(act, RequestWish)
+    assert isinstance(act, SetRequested)
     assert act.requested is Requested.RUN
     assert kinds(waiting(reason="SuspendedByUser")) == ("Mint", "CreatePod")
 
@@ -135,7 +135,7 @@ def test_h68_the_pods_own_budget_suspension_does_not_spin() -> None:
 def test_h35_a_raised_budget_is_told_first_and_then_resumed() -> None:
     what = spec(limits={"turns": 20})
     known = suspended_row(reason="BudgetExceeded", totals=USED, budgets=Budgets(turns=10))
-    assert kinds(world(row=known, spec=what, pods=())) == ("RequestWish",)
+    assert kinds(world(row=known, spec=what, pods=())) == ("SetRequested",)
     assert kinds(waiting(what, reason="BudgetExceeded", totals=USED)) == ("Mint", "CreatePod")
 
 
@@ -156,7 +156,7 @@ def test_active_time_used_up_stays_suspended_until_raised() -> None:
     assert acts(world(row=asked, spec=what, pods=())) == ()
     raised = spec(limits={"activeDeadlineSeconds": 120})
     act = first(world(row=asked, spec=raised, pods=()))
-    assert isinstance(act, RequestWish)
+    assert isinstance(act, SetRequested)
     assert (act.requested, act.budgets.active_seconds) == (Requested.RUN, 120)
 
 

@@ -41,8 +41,8 @@ from agentrun.controller.actions import (
     Finish,
     Mint,
     OpenRun,
-    RequestWish,
     Revoke,
+    SetRequested,
     Suspend,
 )
 from agentrun.controller.plan.plan import plan
@@ -58,7 +58,7 @@ from agentrun.store.rows import (
     TotalsRow,
 )
 
-CHANGING = (OpenRun, RequestWish, Mint, Charge, Finish, Suspend, Revoke, Decide)
+CHANGING = (OpenRun, SetRequested, Mint, Charge, Finish, Suspend, Revoke, Decide)
 CREATING = (OpenRun, Mint, CreatePod, CreateApproval)
 
 seconds = st.integers(-10_000_000, 10_000_000)
@@ -272,7 +272,7 @@ def worlds(draw: Any) -> World:
             st.none()
             | st.builds(Trouble, st.just(Reason.QUOTA_EXCEEDED), st.text(max_size=9), durations)
         ),
-        wish_age=draw(durations),
+        requested_age=draw(durations),
         stray_secrets=draw(st.booleans()),
         identity_verified=draw(st.booleans()),
     )

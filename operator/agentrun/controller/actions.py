@@ -20,7 +20,7 @@ class OpenRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestWish:
+class SetRequested:
     """Write what is wanted of the runner, for this object and generation only (H63)."""
 
     requested: Requested
@@ -161,7 +161,7 @@ class Emit:
 
 Action = (
     OpenRun
-    | RequestWish
+    | SetRequested
     | Mint
     | AddSecret
     | CreatePod

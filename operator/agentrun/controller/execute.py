@@ -42,7 +42,7 @@ async def execute(context: Context, world: World, plan: act.Actions) -> Outcome:
     return Outcome(at.moved, at.confirmed)
 
 
-async def _request(context: Context, at: Pass, action: act.RequestWish) -> None:
+async def _request(context: Context, at: Pass, action: act.SetRequested) -> None:
     row = await context.store.request(
         at.owned.run_uid,
         at.owned.object_uid,
@@ -116,7 +116,7 @@ async def _emit(context: Context, at: Pass, action: act.Emit) -> None:
 
 PERFORM: dict[type, Callable[[Context, Pass, Any], Awaitable[None]]] = {
     act.OpenRun: open_run,
-    act.RequestWish: _request,
+    act.SetRequested: _request,
     act.Mint: _mint,
     act.AddSecret: add_secret,
     act.CreatePod: create_pod,

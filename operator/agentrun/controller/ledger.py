@@ -36,12 +36,12 @@ class _Retry:
 
 
 class Ledger:
-    """Secrets issued, wishes first seen, troubles met, patches written, Events posted."""
+    """Secrets issued, requests first seen, troubles met, patches written, Events posted."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._issued: dict[str, Issued] = {}
-        self._wishes: dict[str, tuple[tuple[str, str], float]] = {}
+        self._requested: dict[str, tuple[tuple[str, str], float]] = {}
         self._troubles: dict[str, _Retry] = {}
         self._patched: dict[str, float] = {}
         self._littered: set[str] = set()
@@ -65,15 +65,15 @@ class Ledger:
     def note(self, row: RunRow) -> None:
         """See a row: what it asks for since when, and whether it may leave Secrets behind."""
         asked = (str(row.requested), row.requested_reason)
-        known = self._wishes.get(row.run_uid)
+        known = self._requested.get(row.run_uid)
         if known is None or known[0] != asked:
-            self._wishes[row.run_uid] = (asked, self._clock())
+            self._requested[row.run_uid] = (asked, self._clock())
         if row.state is RunState.ACTIVE:
             self._littered.add(row.run_uid)
 
-    def wish_age(self, row: RunRow) -> float:
+    def requested_age(self, row: RunRow) -> float:
         """How long this process has seen the row ask for what it asks for."""
-        known = self._wishes.get(row.run_uid)
+        known = self._requested.get(row.run_uid)
         return self._clock() - known[1] if known is not None else 0.0
 
     def stray_secrets(self, row: RunRow, *, shown: bool) -> bool:
@@ -168,7 +168,7 @@ class Ledger:
     def forget(self, uid: str) -> None:
         """The object is gone or finished."""
         self._issued.pop(uid, None)
-        self._wishes.pop(uid, None)
+        self._requested.pop(uid, None)
         self._troubles.pop(uid, None)
         self._patched.pop(uid, None)
         self._purged.pop(uid, None)

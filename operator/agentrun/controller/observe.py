@@ -57,7 +57,7 @@ class Observer:
             approvals=approvals,
             confirmed=confirmed,
             trouble=context.ledger.trouble(uid),
-            wish_age=context.ledger.wish_age(row) if row is not None else 0.0,
+            requested_age=context.ledger.requested_age(row) if row is not None else 0.0,
             stray_secrets=row is not None and context.ledger.stray_secrets(row, shown=shown),
             identity_verified=self.identity_verified,
         )

@@ -29,7 +29,7 @@ async def open_run(context: Context, at: Pass, _action: OpenRun) -> None:
             return
         resolved = Resolved(pricing=price(context, spec))
     captured = capture(spec, resolved)
-    requested, reason = first_wish(spec)
+    requested, reason = first_desired(spec)
     row = await context.store.open_run(
         NewRun(
             run_uid=meta.uid,
@@ -59,7 +59,7 @@ def priced(spec: AgentRunSpec, resolved: Resolved) -> AgentRunSpec:
     return spec.model_copy(update={"pricing": resolved.pricing})
 
 
-def first_wish(spec: AgentRunSpec) -> tuple[Requested, str]:
+def first_desired(spec: AgentRunSpec) -> tuple[Requested, str]:
     """What a run that nobody has started yet is asked for."""
     if spec.cancel:
         return Requested.CANCEL, "User"

@@ -1,6 +1,7 @@
 """The progress poll: live rows, compared with the last look, wake the runs that have changed.
 
-What a person would notice (owner, state, wish, an expired lease, a new question) is looked at at once; mere progress
+What a person would notice (owner, state, what is requested, an expired lease, a new question) is looked
+at at once; mere progress
 at most once in ten seconds, because it is not shown more often. LISTEN may come as a hint one day;
 nothing depends on it (storage.md, rule 10).
 """

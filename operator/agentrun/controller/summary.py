@@ -9,10 +9,10 @@ from agentrun.api import Phase, Reason
 from agentrun.controller.plan.approvals import unverified
 from agentrun.controller.plan.budgets import spent
 from agentrun.controller.plan.deadlines import waiting_reason
+from agentrun.controller.plan.desired import desired
 from agentrun.controller.plan.facts import charged, current_attempt
 from agentrun.controller.plan.guards import regressed
 from agentrun.controller.plan.takeover import waits_for_pod
-from agentrun.controller.plan.wishes import wish
 from agentrun.controller.world import World
 from agentrun.store.rows import Requested, RunRow, RunState
 
@@ -85,7 +85,7 @@ def _without_row(world: World) -> Summary:
 
 
 def _pending(world: World, row: RunRow) -> Summary:
-    wanted = wish(world, world.spec, row) if world.spec is not None else None
+    wanted = desired(world, world.spec, row) if world.spec is not None else None
     if wanted is not None and wanted.requested is Requested.SUSPEND:
         return Summary(Phase.SUSPENDED, Reason.SUSPENDED_BY_USER, "spec.suspend is set")
     return Summary(Phase.PENDING, Reason.QUEUED, moving=True)

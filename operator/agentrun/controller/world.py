@@ -79,7 +79,7 @@ class World:
     approvals: tuple[Approval, ...] = ()
     confirmed: Confirmed | None = None
     trouble: Trouble | None = None
-    wish_age: float = 0.0
+    requested_age: float = 0.0
     """How long this process has seen the row ask for what it asks for."""
     stray_secrets: bool = False
     """Whether Secrets of attempts may exist that no pod needs any more."""

@@ -8,6 +8,7 @@ from agentrun.controller.plan.active import active
 from agentrun.controller.plan.approvals import tend
 from agentrun.controller.plan.cleanup import chores
 from agentrun.controller.plan.deletion import deletion
+from agentrun.controller.plan.desired import write_desired
 from agentrun.controller.plan.guards import (
     foreign,
     is_foreign,
@@ -20,7 +21,6 @@ from agentrun.controller.plan.guards import (
 from agentrun.controller.plan.start import opening, pending
 from agentrun.controller.plan.suspended import suspended
 from agentrun.controller.plan.waits import requeue_after
-from agentrun.controller.plan.wishes import write_wish
 from agentrun.controller.status import project
 from agentrun.controller.world import World
 from agentrun.store.rows import RunRow
@@ -37,8 +37,8 @@ GUARDS = (
 )
 """Rules that need no row, in order."""
 
-BY_STATE = (write_wish, pending, active, suspended)
-"""Rules for a live row, in order. The wish is written first, because mints repeat it (H26)."""
+BY_STATE = (write_desired, pending, active, suspended)
+"""Rules for a live row, in order. What is desired is written first, because mints repeat it (H26)."""
 
 
 def plan(world: World) -> Plan:

@@ -11,15 +11,15 @@ from agentrun.api import AgentRunSpec, Reason
 from agentrun.controller.actions import Action, Actions, Emit, Finish, Suspend
 from agentrun.controller.plan.accounting import exhausted
 from agentrun.controller.plan.deadlines import wall_deadline
+from agentrun.controller.plan.desired import BUDGET, DEADLINE, Desired, desired
 from agentrun.controller.plan.facts import NOT_SETTLED, charged, grace
 from agentrun.controller.plan.takeover import Ended, end_of_claimed
-from agentrun.controller.plan.wishes import BUDGET, DEADLINE, Wish, wish
 from agentrun.controller.world import World
 from agentrun.store.port import AttemptEnd
 from agentrun.store.rows import Requested, RunRow, RunState
 
 
-def outcome(wanted: Wish, end: AttemptEnd | None = None) -> Finish:
+def outcome(wanted: Desired, end: AttemptEnd | None = None) -> Finish:
     """What a cancel comes to, by its reason (H27)."""
     if wanted.reason == DEADLINE:
         return Finish(
@@ -31,7 +31,7 @@ def outcome(wanted: Wish, end: AttemptEnd | None = None) -> Finish:
     return Finish(RunState.CANCELLED, Reason.CANCELLED_BY_USER, "spec.cancel was set", end)
 
 
-def suspension(wanted: Wish, end: AttemptEnd | None = None) -> Suspend:
+def suspension(wanted: Desired, end: AttemptEnd | None = None) -> Suspend:
     """What a suspend comes to."""
     if wanted.reason == BUDGET:
         return Suspend(Reason.BUDGET_EXCEEDED, "limits.activeDeadlineSeconds used up", end)
@@ -40,7 +40,7 @@ def suspension(wanted: Wish, end: AttemptEnd | None = None) -> Suspend:
 
 def settle(world: World, spec: AgentRunSpec, row: RunRow) -> Actions | None:
     """The rule for an owned run that is to stop; None when it is to go on."""
-    wanted = wish(world, spec, row)
+    wanted = desired(world, spec, row)
     if wanted.requested is Requested.RUN:
         return None
     if row.holder is None or charged(row):
@@ -58,21 +58,21 @@ def settle(world: World, spec: AgentRunSpec, row: RunRow) -> Actions | None:
     return ()
 
 
-def unsettled_for(world: World, spec: AgentRunSpec, row: RunRow, wanted: Wish) -> float:
+def unsettled_for(world: World, spec: AgentRunSpec, row: RunRow, wanted: Desired) -> float:
     """How long the runner has been asked. A restarted operator counts anew, but for a deadline."""
     if wanted.reason == DEADLINE:
         left = wall_deadline(spec, row)
-        return max(world.wish_age, -left if left is not None else 0.0)
-    return world.wish_age
+        return max(world.requested_age, -left if left is not None else 0.0)
+    return world.requested_age
 
 
-def _too_many(spec: AgentRunSpec, row: RunRow, wanted: Wish, found: Ended) -> Finish | None:
+def _too_many(spec: AgentRunSpec, row: RunRow, wanted: Desired, found: Ended) -> Finish | None:
     """A suspended run must not come back to find that it had failed for good."""
     suspends = wanted.requested is Requested.SUSPEND
     return exhausted(spec, row, found.verdict) if suspends else None
 
 
-def _write(wanted: Wish, end: AttemptEnd | None) -> Action:
+def _write(wanted: Desired, end: AttemptEnd | None) -> Action:
     if wanted.requested is Requested.CANCEL:
         return outcome(wanted, end)
     return suspension(wanted, end)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agentrun.api import AgentRunSpec
 from agentrun.controller.actions import Actions, CreatePod, Emit, Mint, OpenRun
+from agentrun.controller.plan.desired import desired
 from agentrun.controller.plan.settle import outcome
-from agentrun.controller.plan.wishes import wish
 from agentrun.controller.world import World
 from agentrun.store.rows import Requested, RunRow, RunState
 
@@ -29,7 +29,7 @@ def pending(world: World, spec: AgentRunSpec, row: RunRow) -> Actions | None:
     """Before the first mint: a run may be cancelled or suspended before it ever had a pod."""
     if row.state is not RunState.PENDING:
         return None
-    wanted = wish(world, spec, row)
+    wanted = desired(world, spec, row)
     if wanted.requested is Requested.CANCEL:
         return (outcome(wanted),)
     if wanted.requested is Requested.SUSPEND:

@@ -12,10 +12,10 @@ from agentrun.api import AgentRunSpec, Reason
 from agentrun.controller.actions import Actions, CreatePod, Emit, Mint
 from agentrun.controller.plan.approvals import consume
 from agentrun.controller.plan.budgets import keeps_suspended
+from agentrun.controller.plan.desired import desired
 from agentrun.controller.plan.facts import elapsed
 from agentrun.controller.plan.settle import outcome
 from agentrun.controller.plan.unclaimed import avoided_node
-from agentrun.controller.plan.wishes import wish
 from agentrun.controller.world import World
 from agentrun.store.rows import Requested, RunRow, RunState
 
@@ -27,7 +27,7 @@ def suspended(world: World, spec: AgentRunSpec, row: RunRow) -> Actions | None:
     """First rule that applies in state Suspended."""
     if row.state is not RunState.SUSPENDED:
         return None
-    wanted = wish(world, spec, row)
+    wanted = desired(world, spec, row)
     if wanted.requested is Requested.CANCEL:
         return (outcome(wanted),)
     decisions = consume(world, spec, row, may_mint=resumable(world, spec, row))
@@ -45,7 +45,7 @@ def suspended(world: World, spec: AgentRunSpec, row: RunRow) -> Actions | None:
 
 def resumable(world: World, spec: AgentRunSpec, row: RunRow) -> bool:
     """Whether nothing but pending questions keeps the run suspended."""
-    wanted = wish(world, spec, row)
+    wanted = desired(world, spec, row)
     return (
         wanted.requested is Requested.RUN
         and not keeps_suspended(spec, row)

@@ -9,11 +9,11 @@ from agentrun.controller.plan.approvals import expires_in
 from agentrun.controller.plan.budgets import active_budget_left
 from agentrun.controller.plan.cleanup import kept_for, kept_pod, settled_since, ttl_left
 from agentrun.controller.plan.deadlines import start_deadline, wall_deadline
+from agentrun.controller.plan.desired import desired
 from agentrun.controller.plan.facts import charged, elapsed, grace, ours
 from agentrun.controller.plan.settle import unsettled_for
 from agentrun.controller.plan.suspended import resumable, resume_wait
 from agentrun.controller.plan.takeover import lease_embargo, waits_for_pod
-from agentrun.controller.plan.wishes import wish
 from agentrun.controller.world import World
 from agentrun.store.rows import Requested, RunRow, RunState
 
@@ -52,7 +52,7 @@ def _active(world: World, spec: AgentRunSpec, row: RunRow) -> Iterator[float | N
     if row.holder is not None and row.lease_expires_at is not None and not waits_for_pod(spec):
         lease = -elapsed(row, row.lease_expires_at)
         yield max(lease, lease_embargo(world.freshness, row))
-    wanted = wish(world, spec, row)
+    wanted = desired(world, spec, row)
     if wanted.requested is not Requested.RUN:
         yield grace(world) - unsettled_for(world, spec, row, wanted)
 

@@ -1,7 +1,7 @@
 """What is wanted of the run: one function of the spec, the deadlines and the budgets (DESIGN 10).
 
 Cancel latches. The reason is carried, so that a passed deadline is never reported as a user's
-cancel (H27). An operator whose object is older than the row's generation leaves the wish alone (H63).
+cancel (H27). An operator whose object is older than the row's generation changes nothing (H63).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentrun.api import AgentRunSpec, OnExceeded
-from agentrun.controller.actions import Actions, RequestWish
+from agentrun.controller.actions import Actions, SetRequested
 from agentrun.controller.plan.budgets import active_budget_spent, budgets_of
 from agentrun.controller.plan.deadlines import wall_deadline_passed
 from agentrun.controller.world import World
@@ -19,31 +19,31 @@ USER, DEADLINE, BUDGET = "User", "Deadline", "Budget"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Desired:
     """What is wanted and why; the reason is empty for ``run``."""
 
     requested: Requested
     reason: str = ""
 
 
-def wish(world: World, spec: AgentRunSpec, row: RunRow) -> Wish:
+def desired(world: World, spec: AgentRunSpec, row: RunRow) -> Desired:
     """The ordered list; a latched cancel keeps its first reason."""
     if row.requested is Requested.CANCEL:
-        return Wish(Requested.CANCEL, row.requested_reason)
+        return Desired(Requested.CANCEL, row.requested_reason)
     if wall_deadline_passed(spec, row):
-        return Wish(Requested.CANCEL, DEADLINE)
+        return Desired(Requested.CANCEL, DEADLINE)
     if stale(world, row):
-        return Wish(row.requested, row.requested_reason)
+        return Desired(row.requested, row.requested_reason)
     if spec.cancel:
-        return Wish(Requested.CANCEL, USER)
+        return Desired(Requested.CANCEL, USER)
     spent = active_budget_spent(spec, row)
     if spent and spec.limits.on_exceeded is OnExceeded.FAIL:
-        return Wish(Requested.CANCEL, BUDGET)
+        return Desired(Requested.CANCEL, BUDGET)
     if spec.suspend:
-        return Wish(Requested.SUSPEND, USER)
+        return Desired(Requested.SUSPEND, USER)
     if spent:
-        return Wish(Requested.SUSPEND, BUDGET)
-    return Wish(Requested.RUN)
+        return Desired(Requested.SUSPEND, BUDGET)
+    return Desired(Requested.RUN)
 
 
 def stale(world: World, row: RunRow) -> bool:
@@ -51,10 +51,10 @@ def stale(world: World, row: RunRow) -> bool:
     return world.run is None or world.run.metadata.generation < row.generation
 
 
-def write_wish(world: World, spec: AgentRunSpec, row: RunRow) -> Actions | None:
+def write_desired(world: World, spec: AgentRunSpec, row: RunRow) -> Actions | None:
     """Tell the row, when what it holds is not what is wanted."""
-    wanted = wish(world, spec, row)
-    known = Wish(row.requested, row.requested_reason)
+    wanted = desired(world, spec, row)
+    known = Desired(row.requested, row.requested_reason)
     if stale(world, row) or world.run is None:
         budgets, generation = row.budgets, row.generation
     else:
@@ -62,4 +62,4 @@ def write_wish(world: World, spec: AgentRunSpec, row: RunRow) -> Actions | None:
     if (wanted, budgets, generation) == (known, row.budgets, row.generation):
         return None
     by = wanted.reason.lower() or "spec"
-    return (RequestWish(wanted.requested, wanted.reason, by, budgets, generation),)
+    return (SetRequested(wanted.requested, wanted.reason, by, budgets, generation),)
