@@ -28,7 +28,7 @@
         └── ClusterUnavailable (retryable) no answer from the API server
 
 An error says what was attempted, on what, and what to do about it. Adapters translate a library's
-exceptions at their rim, so that no other room sees psycopg, aiohttp or anthropic types.
+exceptions where they occur, so that nothing else sees psycopg, aiohttp or anthropic types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An operator's store, its runs, and their runners: what the tests of this room act on."""
+"""An operator's store, its runs, and their runners: what these tests act on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The custom resources: what users write and read.
 
-Frozen pydantic models of AgentRun and Approval, names and labels, conditions and reasons. This room
+Frozen pydantic models of AgentRun and Approval, names and labels, conditions and reasons. This layer
 is pure: no clock, no network, no randomness. ``agentrun.api.validation`` (checks across lists) and
 ``agentrun.api.crd`` (the CRDs made from these models) are imported by those who need them, because a
 runner pod needs neither.

@@ -296,7 +296,7 @@ class EnvironmentReset(Record):
 
 
 class ContentSanitized(Record):
-    """A lone surrogate was replaced at the rim before it goes to the model or a tool."""
+    """A lone surrogate was replaced before it goes to the model or a tool."""
 
     type: Literal["content/sanitized"] = "content/sanitized"
     where: Text

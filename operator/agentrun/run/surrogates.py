@@ -2,7 +2,7 @@
 
 JSON can spell a code unit that is no character (``"\\ud800"``). Half of the libraries on the way
 refuse it, and a model provider refuses a whole conversation that holds one, for ever. So it becomes
-U+FFFD at the rim, in both directions. Pairs that were only torn apart are put together, not counted.
+U+FFFD on the way in and out, in both directions. Pairs that were only torn apart are put together, not counted.
 """
 
 from __future__ import annotations

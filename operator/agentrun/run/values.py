@@ -1,4 +1,4 @@
-"""What goes into and comes out of the pure functions of this room, besides records and state."""
+"""What goes into and comes out of the pure functions of this package, besides records and state."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ ToolOutcome = ToolAnswer | ToolSilence
 
 @dataclass(frozen=True, slots=True)
 class OutgoingCall:
-    """A call as the tool room sends it."""
+    """A call as it is sent to the tool server."""
 
     call: CallId
     key: str

@@ -20,12 +20,12 @@ from agentrun.run.values import Boundary
 from agentrun.runner import failpoints
 from agentrun.runner.clock import Clock
 from agentrun.runner.drain import Drain
-from agentrun.runner.flight import Flight
+from agentrun.runner.in_flight import StepsInFlight
 from agentrun.runner.lease import Lease
 from agentrun.runner.model.port import Model
 from agentrun.runner.observer import Observer
 from agentrun.runner.tail import Entry, Tail
-from agentrun.runner.tools.port import ToolRoom
+from agentrun.runner.tools.port import ToolServers
 from agentrun.store.port import NewCommit, RunnerStore
 from agentrun.store.rows import TotalsRow
 
@@ -45,13 +45,13 @@ class Attempt:
     store: RunnerStore
     model: Callable[[str], Model]
     """The model of an agent."""
-    tools: ToolRoom
+    tools: ToolServers
     clock: Clock
     observer: Observer
     lease: Lease
     drain: Drain
     tail: Tail
-    flight: Flight
+    flight: StepsInFlight
     known_blobs: set[str]
     """Blobs that are in the store, or will be before any commit that follows."""
     cancelling: bool = False

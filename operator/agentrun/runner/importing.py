@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from agentrun.runner.collector import collector_rests
+from agentrun.runner.gc_pause import collector_rests
 
 T = TypeVar("T")
 

@@ -17,14 +17,14 @@ from agentrun.run import boundaries
 from agentrun.run.next_steps import next_steps
 from agentrun.run.steps import CallModel, Finish, OfferTools, RefuseCall, RunTool, Step, Suspend
 from agentrun.run.values import Limits, Wishes
-from agentrun.runner.acting import run_tool
-from agentrun.runner.asking import call_model
 from agentrun.runner.attempt import Attempt
+from agentrun.runner.call_model import call_model
 from agentrun.runner.exits import Ending, Exit
-from agentrun.runner.flight import OUTSIDE, conversation_of
-from agentrun.runner.leaving import Leaving
-from agentrun.runner.offering import offer_tools
-from agentrun.runner.servers import Servers
+from agentrun.runner.in_flight import OUTSIDE, conversation_of
+from agentrun.runner.offer_tools import offer_tools
+from agentrun.runner.ready_servers import ReadyServers
+from agentrun.runner.run_tool import run_tool
+from agentrun.runner.shutdown import Shutdown
 from agentrun.runner.snapshots import Snapshots
 
 
@@ -53,8 +53,8 @@ class Loop:
         self._snapshots = snapshots
         self._pace = pace
         self._wake = wake
-        self._servers = Servers(attempt, wake.set)
-        self._leaving = Leaving(attempt, pace.settle)
+        self._servers = ReadyServers(attempt, wake.set)
+        self._shutdown = Shutdown(attempt, pace.settle)
         self._wished = ("run", "")
         self._asked: tuple[int, Wishes] | None = None
         self._steps: tuple[Step, ...] = ()
@@ -79,16 +79,16 @@ class Loop:
         attempt = self._attempt
         if self._woken or attempt.flight.within_timeout(attempt.clock.now()):
             attempt.store.mark_progress()
-        if (ending := self._leaving.forced()) is not None:
+        if (ending := self._shutdown.forced()) is not None:
             return ending
-        if self._leaving.begun:
+        if self._shutdown.begun:
             return None
         wishes = self._wishes()
-        self._leaving.stop_work(wishes)
+        self._shutdown.stop_work(wishes)
         for boundary in self._servers.differences():
             attempt.commit(boundary)
         steps = self._settle(wishes)
-        if self._leaving.leave(steps):
+        if self._shutdown.leave(steps):
             return None
         self._start(steps)
         if attempt.tail.idle:

@@ -18,7 +18,7 @@ from agentrun.runner.clock import Clock, shift_wall
 from agentrun.runner.drain import Drain
 from agentrun.runner.environ import Settings
 from agentrun.runner.exits import TERMINATION_LOG, Ending, Exit, ending_of, write_termination
-from agentrun.runner.life import DEFAULT_STALL, World, live
+from agentrun.runner.lifecycle import DEFAULT_STALL, World, live
 from agentrun.runner.reporting import Reporter
 from agentrun.store.port import RunnerStore
 from agentrun.telemetry import logs
@@ -84,7 +84,7 @@ def _is_secret(name: str) -> bool:
 
 
 async def _attempt(settings: Settings) -> Ending:
-    from agentrun.runner.rims import RealRims
+    from agentrun.runner.adapters import RealAdapters
     from agentrun.store.runner_store import open_runner_store
 
     clock = Clock()
@@ -113,10 +113,10 @@ async def _attempt(settings: Settings) -> Ending:
             stall_seconds=stall,
         )
 
-    rims = RealRims(settings, clock, observer)
+    adapters = RealAdapters(settings, clock, observer)
     spec_says = settings.grace is None
     return await live(
-        World(hold(DEFAULT_STALL), hold, rims, clock, drain, observer, grace_of_spec=spec_says)
+        World(hold(DEFAULT_STALL), hold, adapters, clock, drain, observer, grace_of_spec=spec_says)
     )
 
 

@@ -39,7 +39,7 @@ class Observer:
         """A snapshot was not written; the commits are all there, so nothing is lost."""
 
     def model_note(self, note: ModelNote) -> None:
-        """What the model room says about a request."""
+        """What the model adapter says about a request."""
 
     def replied(self, conversation: str, turn: int, reply: Reply) -> None:
         """A whole reply arrived."""

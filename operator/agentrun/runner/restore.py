@@ -14,7 +14,7 @@ from agentrun.errors import CheckpointCorrupt, CheckpointError
 from agentrun.run import codec, totals
 from agentrun.run.fold import check, fold
 from agentrun.run.state import State, Totals
-from agentrun.runner.collector import collector_rests
+from agentrun.runner.gc_pause import collector_rests
 from agentrun.runner.snapshots import Growth
 from agentrun.store.port import Claim, Restored, RunnerStore
 from agentrun.store.rows import CommitRow

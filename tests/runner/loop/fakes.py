@@ -29,7 +29,7 @@ from agentrun.run.values import (
 from agentrun.runner.clock import Clock
 from agentrun.runner.drain import Drain
 from agentrun.runner.exits import Ending
-from agentrun.runner.life import World, live
+from agentrun.runner.lifecycle import World, live
 from agentrun.runner.observer import Observer
 from agentrun.runner.tools.port import Fetch, Files, OfferedTool
 from agentrun.store.port import Claim
@@ -242,11 +242,11 @@ class Hearing(Observer):
 
 
 @dataclass
-class FakeRims:
+class FakeAdapters:
     """Hands out the fakes."""
 
     model: ScriptedModel
-    room: CountingTools
+    counting: CountingTools
     preloaded: list[bool] = field(default_factory=list)
     progress: Callable[[], None] = lambda: None
     opening: Callable[[], None] = lambda: None
@@ -256,7 +256,7 @@ class FakeRims:
 
     def models(
         self, spec: AgentRunSpec, may_send: Callable[[], bool], progress: Callable[[], None]
-    ) -> FakeRims:
+    ) -> FakeAdapters:
         self.progress = progress
         return self
 
@@ -265,7 +265,7 @@ class FakeRims:
         return self.model
 
     def tools(self, spec: AgentRunSpec, claim: Claim) -> CountingTools:
-        return self.room
+        return self.counting
 
     async def close(self) -> None:
         return
@@ -279,7 +279,7 @@ class Stage:
         self.db = Database(spec)
         self.model = ScriptedModel(script, self.kill)
         self.tools = CountingTools(self.kill, offers=(tool("fix"), tool("look")))
-        self.rims = FakeRims(self.model, self.tools)
+        self.adapters = FakeAdapters(self.model, self.tools)
         self.observer = Hearing()
         self.store: MemoryStore | None = None
         self.drain: Drain | None = None
@@ -299,7 +299,13 @@ class Stage:
         self.store = MemoryStore(self.db, self.kill.point)
         self.drain = Drain(clock, self.grace)
         world = World(
-            self.store, self._reopened, self.rims, clock, self.drain, self.observer, self.offload
+            self.store,
+            self._reopened,
+            self.adapters,
+            clock,
+            self.drain,
+            self.observer,
+            self.offload,
         )
         life = asyncio.ensure_future(live(world))
         killed = asyncio.ensure_future(self.kill.fired.wait())

@@ -100,7 +100,7 @@ def test_a_model_that_cannot_be_opened_is_bad_configuration() -> None:
         def broken() -> None:
             raise InvalidSpec("model.caBundle cannot be read")
 
-        made.rims.opening = broken
+        made.adapters.opening = broken
         ending = await made.attempt()
 
         assert ending.code is Exit.CONFIG
@@ -129,7 +129,7 @@ def test_a_live_stream_is_progress() -> None:
         assert made.store is not None
         before = made.store.progress_marks
 
-        made.rims.progress()
+        made.adapters.progress()
 
         assert made.store.progress_marks == before + 1
 

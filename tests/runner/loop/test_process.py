@@ -169,7 +169,7 @@ SLOW = """
 import sys, time
 class Slow:
     def find_spec(self, name, *rest):
-        if name == "agentrun.runner.rims":
+        if name == "agentrun.runner.adapters":
             print("importing", flush=True)
             time.sleep(60)
 sys.meta_path.insert(0, Slow())

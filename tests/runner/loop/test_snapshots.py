@@ -17,7 +17,7 @@ from agentrun.run import codec
 from agentrun.run.fold import fold
 from agentrun.run.state import State
 from agentrun.runner.exits import Exit
-from agentrun.runner.life import in_thread
+from agentrun.runner.lifecycle import in_thread
 from agentrun.runner.snapshots import BYTES, COMMITS, Growth, own_copy
 
 ROUNDS = 90

@@ -76,5 +76,5 @@ def keeps_suspended(spec: AgentRunSpec, row: RunRow) -> bool:
 
 
 def totals_of(totals: TotalsRow) -> Totals:
-    """The row's sums as the pure room knows them."""
+    """The row's sums as the pure functions know them."""
     return Totals(**{name: getattr(totals, name) for name in Totals.__slots__})

@@ -1,4 +1,4 @@
-"""The model at the runner's rim; the only place that imports anthropic.
+"""The adapter of the model provider; the only place that imports anthropic.
 
 ``open_model`` is cheap; ``preload`` starts the import of the SDK in a thread.
 """

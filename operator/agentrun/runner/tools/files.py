@@ -1,6 +1,6 @@
 """The files of a recorded workspace: put back before the first call, taken out after each.
 
-The room knows what the workspace should hold: what it was told to restore, and every change since.
+This knows what the workspace should hold: what it was told to restore, and every change since.
 So a server that lost its state within the attempt is restored again, before anything runs on an
 empty folder.
 """

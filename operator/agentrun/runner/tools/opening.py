@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agentrun.api import AgentRunSpec
-from agentrun.runner.tools.port import Clock, Random, Sleep, ToolRoom
-from agentrun.runner.tools.room import Servers
+from agentrun.runner.tools.port import Clock, Random, Sleep, ToolServers
 from agentrun.runner.tools.server import Patience
+from agentrun.runner.tools.servers import Servers
 from agentrun.runner.tools.targets import Target, target
 
 PATIENCE = 5.0
@@ -28,7 +28,7 @@ def open_tools(
     sleep: Sleep = asyncio.sleep,
     random: Random = chance.random,
     patience: float = PATIENCE,
-) -> ToolRoom:
+) -> ToolServers:
     """The tool servers of ``spec``. Costs nothing until one is used.
 
     ``environ`` has the values from Secrets, by the names in :mod:`agentrun.cluster.environment`.
@@ -46,6 +46,6 @@ def open_targets(
     sleep: Sleep = asyncio.sleep,
     random: Random = chance.random,
     patience: float = PATIENCE,
-) -> ToolRoom:
+) -> ToolServers:
     """The same for servers that are known otherwise."""
     return Servers(targets, Patience(clock, sleep, random, patience))

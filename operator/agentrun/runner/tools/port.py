@@ -31,7 +31,7 @@ class OfferedTool:
     annotations: Json
 
 
-class ToolRoom(Protocol):
+class ToolServers(Protocol):
     """All tool servers of a run. Connections are made when first needed and again when they died."""
 
     async def offered(self, servers: Sequence[str]) -> tuple[OfferedTool, ...]:

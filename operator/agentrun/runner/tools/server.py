@@ -76,7 +76,7 @@ class Server:
             await keep.sleep(pause)
 
     def generation(self) -> str | None:
-        """See :class:`agentrun.runner.tools.port.ToolRoom`."""
+        """See :class:`agentrun.runner.tools.port.ToolServers`."""
         link, kind = self._link, self.target.kind
         if kind is Kind.WORKSPACE:
             kept = self.target.persistence is not None and self.target.persistence.value != "None"

@@ -41,7 +41,7 @@ _PATIENCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """Where this room touches the world: clock, randomness, ids. Replaced by tests."""
+    """Where the runner store touches the world: clock, randomness, ids. Replaced by tests."""
 
     clock: Callable[[], float] = boottime
     jitter: Callable[[], float] = random.random

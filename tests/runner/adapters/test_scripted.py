@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.peers import modelscripts as ms
-from tests.runner.rim.replies import Rig, exactly, request, rig
+from tests.runner.adapters.replies import Rig, exactly, request, rig
 
 from agentrun.devmodel import load_script, open_server
 from agentrun.errors import ModelRefused, ModelUnavailable

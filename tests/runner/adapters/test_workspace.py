@@ -1,4 +1,4 @@
-"""The bundled server through the room: files come back with results, and go back before the first."""
+"""The bundled server through the runner's tools: files come back with results, and go back before the first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runner.rim.toolcalls import always, outgoing, room, until
+from tests.runner.adapters.toolcalls import always, outgoing, tool_servers, until
 from tests.unit.workspace.servers import Folder
 
 from agentrun.api import Persistence
 from agentrun.errors import CheckpointCorrupt, NotSent, ToolServerUnavailable
 from agentrun.run.values import ToolAnswer, ToolSilence
-from agentrun.runner.tools import Kind, Target, ToolRoom
+from agentrun.runner.tools import Kind, Target, ToolServers
 from agentrun.runner.tools.files import BATCH, PIECE
 
 FOREVER = 4_000_000_000.0
@@ -25,9 +25,9 @@ FOREVER = 4_000_000_000.0
 
 @dataclass
 class Desk:
-    """A room with a workspace in it, and what the loop would have in its store."""
+    """A set of servers with a workspace in it, and what the loop would have in its store."""
 
-    room: ToolRoom
+    tools: ToolServers
     folder: Folder
     files: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -44,12 +44,12 @@ class Desk:
         self.blobs[sha256] = data
 
     async def restore(self) -> None:
-        await self.room.restore_files("ws", self.files, self.fetch)
+        await self.tools.restore_files("ws", self.files, self.fetch)
 
     async def call(self, tool: str, key: str = "", **arguments: Any) -> Any:
         self.calls += 1
         call = outgoing("ws", tool, arguments, key=key or f"ar-{self.calls}")
-        return await self.room.call(call, may_send=always)
+        return await self.tools.call(call, may_send=always)
 
     async def write(self, path: str, content: str, **more: Any) -> ToolAnswer:
         got = await self.call("write_file", path=path, content=content, **more)
@@ -80,13 +80,13 @@ def running(folder: Folder) -> Iterator[None]:
 
 @pytest.fixture
 async def desk(folder: Folder) -> AsyncIterator[Desk]:
-    async with room(workspace(folder), patience=20) as opened:
+    async with tool_servers(workspace(folder), patience=20) as opened:
         yield Desk(opened, folder)
 
 
 @pytest.mark.usefixtures("running")
 async def test_internal_tools_are_not_offered(desk: Desk) -> None:
-    names = [tool.name for tool in await desk.room.offered(["ws"])]
+    names = [tool.name for tool in await desk.tools.offered(["ws"])]
     assert "write_file" in names
     assert not [name for name in names if name.startswith("agentrun_")]
 
@@ -202,13 +202,13 @@ async def test_a_used_workspace_with_other_files_is_not_called(desk: Desk, folde
 async def test_a_call_under_which_the_server_changed_is_unknown(
     desk: Desk, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The room looked, and then another process answered: what it ran on is not what was recorded."""
+    """The adapter looked, and then another process answered: what it ran on is not what was recorded."""
     from agentrun.runner.tools.server import Server
 
     desk.record("old", b"recorded")
     with folder.process():
         await desk.restore()
-        before = desk.room._server("ws").mark()  # type: ignore[attr-defined]
+        before = desk.tools._server("ws").mark()  # type: ignore[attr-defined]
     monkeypatch.setattr(Server, "mark", lambda self: before)
     shutil.rmtree(folder.root)
     with folder.process():
@@ -229,9 +229,9 @@ async def test_calls_run_one_at_a_time_and_changes_are_told_apart(desk: Desk) ->
 async def test_a_call_past_its_time_was_not_sent(desk: Desk) -> None:
     call = outgoing("ws", "write_file", {"path": "a", "content": "b"})
     with pytest.raises(NotSent):
-        await desk.room.call(call, may_send=always, not_after=1.0)
+        await desk.tools.call(call, may_send=always, not_after=1.0)
     assert not (desk.folder.root / "a").exists()
-    assert isinstance(await desk.room.call(call, may_send=always, not_after=FOREVER), ToolAnswer)
+    assert isinstance(await desk.tools.call(call, may_send=always, not_after=FOREVER), ToolAnswer)
 
 
 @pytest.mark.usefixtures("running")
@@ -273,7 +273,7 @@ async def test_a_changed_file_that_is_gone_again_makes_the_call_unknown(
 async def test_unrecorded_workspaces_only_tell_that_they_were_restarted(
     folder: Folder, persistence: Persistence
 ) -> None:
-    async with room(workspace(folder, persistence), patience=20) as opened:
+    async with tool_servers(workspace(folder, persistence), patience=20) as opened:
         desk = Desk(opened, folder)
         seen = []
         for _ in range(2):
@@ -292,7 +292,7 @@ async def test_unrecorded_workspaces_only_tell_that_they_were_restarted(
 
 async def test_without_a_socket_nothing_is_there() -> None:
     lost = Target("ws", Kind.WORKSPACE, "http://localhost:1/mcp", persistence=Persistence.RECORD)
-    async with room(lost, patience=60) as opened:
+    async with tool_servers(lost, patience=60) as opened:
         with pytest.raises(ToolServerUnavailable, match="socket"):
             await opened.offered(["ws"])
 

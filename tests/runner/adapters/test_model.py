@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.runner.rim.rawhttp import (
+from tests.runner.adapters.rawhttp import (
     Answer,
     RawServer,
     dropped,
@@ -21,7 +21,7 @@ from tests.runner.rim.rawhttp import (
     sse,
     whole,
 )
-from tests.runner.rim.replies import (
+from tests.runner.adapters.replies import (
     KEY,
     Rig,
     exactly,
@@ -33,7 +33,7 @@ from tests.runner.rim.replies import (
     text,
     tool,
 )
-from tests.runner.rim.toolcalls import until
+from tests.runner.adapters.toolcalls import until
 
 from agentrun.api import Bedrock, ModelSpec, Provider
 from agentrun.errors import InvalidSpec, ModelRefused, ModelUnavailable

@@ -16,7 +16,7 @@ from agentrun.runner.tail import Entry
 from agentrun.store.rows import RunState
 
 
-class Leaving:
+class Shutdown:
     """Ends are looked at in one order: broken, fenced or out of reach; told to go; done."""
 
     def __init__(self, attempt: Attempt, settle: float) -> None:

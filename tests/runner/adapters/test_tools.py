@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.peers.toolserver import Count, counts, lines, requests_file
-from tests.runner.rim.toolcalls import always, outgoing, remote, room, until
+from tests.runner.adapters.toolcalls import always, outgoing, remote, tool_servers, until
 from tests.unit.peers.servers import TOOLSERVER, http_peer
 
 from agentrun.errors import NotSent, ToolServerUnavailable
 from agentrun.run.values import ToolAnswer, ToolSilence
-from agentrun.runner.tools import Kind, Target, ToolRoom
+from agentrun.runner.tools import Kind, Target, ToolServers
 
 TRANSPORTS = ["http", "stdio"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,16 +30,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Scene:
-    """A room with one server in it, the server's ledger, and a call key of the test's own."""
+    """A set of servers with one server in it, the server's ledger, and a call key of the test's own."""
 
-    room: ToolRoom
+    tools: ToolServers
     effects: Path
     is_http: bool
     key: str = field(default_factory=lambda: f"ar-{uuid.uuid4().hex}")
 
     async def call(self, tool: str, timeout_ms: int = 20_000, **arguments: Any) -> Any:
         call = outgoing("ops", tool, arguments, timeout_ms=timeout_ms, key=self.key)
-        return await self.room.call(call, may_send=always)
+        return await self.tools.call(call, may_send=always)
 
     async def answer(self, tool: str, **arguments: Any) -> ToolAnswer:
         got = await self.call(tool, **arguments)
@@ -63,7 +63,7 @@ async def opened_scene(transport: str, folder: Path) -> AsyncIterator[Scene]:
             if peer is not None
             else Target("ops", Kind.CHILD, command=words)
         )
-        async with room(there) as opened:
+        async with tool_servers(there) as opened:
             yield Scene(opened, folder / "effects", is_http)
 
 
@@ -71,18 +71,18 @@ async def opened_scene(transport: str, folder: Path) -> AsyncIterator[Scene]:
 async def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Scene]:
-    """One server and one room for all tests of a transport: starting one costs a second."""
+    """One server and one connection for all tests of a transport: starting one costs a second."""
     async with opened_scene(request.param, tmp_path_factory.mktemp("peer")) as scene:
         yield scene
 
 
 @pytest.fixture
 def scene(shared: Scene) -> Scene:
-    return Scene(shared.room, shared.effects, shared.is_http)
+    return Scene(shared.tools, shared.effects, shared.is_http)
 
 
 async def test_tools_are_offered_as_their_server_describes_them(scene: Scene) -> None:
-    offered = {tool.name: tool for tool in await scene.room.offered(["ops"])}
+    offered = {tool.name: tool for tool in await scene.tools.offered(["ops"])}
     assert list(offered)[:2] == ["echo", "add"]
     assert offered["echo"].server == "ops"
     assert offered["echo"].description == "test tool echo"
@@ -198,7 +198,7 @@ async def test_repeated_ids_of_the_model_are_two_calls(scene: Scene) -> None:
     """H5: the key is by position; the model's id is only passed on."""
     keys = (f"{scene.key}-a", f"{scene.key}-b")
     for key in keys:
-        await scene.room.call(
+        await scene.tools.call(
             outgoing(tool="charge", arguments={"amount": 1}, key=key, model_id="toolu_same"),
             may_send=always,
         )
@@ -215,7 +215,7 @@ async def test_what_may_not_be_sent_is_not_sent(scene: Scene) -> None:
         return False
 
     with pytest.raises(NotSent):
-        await scene.room.call(outgoing(tool="charge", key=f"{scene.key}-no"), may_send=no)
+        await scene.tools.call(outgoing(tool="charge", key=f"{scene.key}-no"), may_send=no)
     assert asked == 1
     assert scene.count(f"{scene.key}-no").requests == 0
 
@@ -224,7 +224,7 @@ async def test_many_calls_at_once_are_told_apart(scene: Scene) -> None:
     async def one(n: int) -> None:
         arguments = {"seconds": 0.05, "text": str(n)}
         call = outgoing(tool="slow", arguments=arguments, key=f"{scene.key}-{n}")
-        got = await scene.room.call(call, may_send=always)
+        got = await scene.tools.call(call, may_send=always)
         assert isinstance(got, ToolAnswer)
         assert got.content[0]["text"] == str(n)
 
@@ -245,7 +245,7 @@ async def test_a_cancelled_call_leaves_the_connection_alone(scene: Scene) -> Non
 
 async def test_surrogates_in_an_answer_are_replaced_and_counted(tmp_path: Path) -> None:
     with http_peer(tmp_path) as peer:
-        async with room(remote(f"http://127.0.0.1:{peer.port}")) as opened:
+        async with tool_servers(remote(f"http://127.0.0.1:{peer.port}")) as opened:
             got = await opened.call(outgoing(tool="surrogate"), may_send=always)
     assert isinstance(got, ToolAnswer)
     assert got.content == [{"type": "text", "text": "before\ufffdafter"}]
@@ -255,7 +255,7 @@ async def test_surrogates_in_an_answer_are_replaced_and_counted(tmp_path: Path) 
 async def test_a_restarted_http_server_is_found_again(tmp_path: Path) -> None:
     with http_peer(tmp_path) as peer:
         url = f"http://127.0.0.1:{peer.port}"
-        async with room(remote(url)) as opened:
+        async with tool_servers(remote(url)) as opened:
             await opened.call(outgoing(arguments={"text": "a"}), may_send=always)
             assert peer.pid is not None
             os.kill(peer.pid, signal.SIGKILL)
@@ -273,7 +273,7 @@ async def test_several_servers_are_listed_in_the_order_asked(tmp_path: Path) -> 
     servers = {
         name: Target(name, Kind.CHILD, command=(*words, str(tmp_path / name))) for name in "ab"
     }
-    async with room(*servers.values()) as opened:
+    async with tool_servers(*servers.values()) as opened:
         offered = await opened.offered(["b", "a"])
     half = len(offered) // 2
     assert half > 0
@@ -281,7 +281,7 @@ async def test_several_servers_are_listed_in_the_order_asked(tmp_path: Path) -> 
 
 
 async def test_a_server_the_spec_does_not_name(tmp_path: Path) -> None:
-    async with room() as opened:
+    async with tool_servers() as opened:
         with pytest.raises(ToolServerUnavailable, match="no such server"):
             await opened.offered(["ghost"])
 
@@ -291,7 +291,7 @@ async def test_patience_waits_for_a_server_that_is_about_to_listen(tmp_path: Pat
         url = f"http://127.0.0.1:{gone.port}"
     (tmp_path / "port").unlink()
     waits: list[float] = []
-    async with room(remote(url), patience=60, sleep=lambda s: _doze(waits, s)) as opened:
+    async with tool_servers(remote(url), patience=60, sleep=lambda s: _doze(waits, s)) as opened:
         listing = asyncio.ensure_future(opened.offered(["ops"]))
         await until(lambda: len(waits) > 2)
         with http_peer(tmp_path, "--port", str(gone.port)):

@@ -13,13 +13,13 @@ from agentrun.run.steps import RunTool, Suspend
 from agentrun.run.values import Boundary, OutgoingCall, ToolOutcome, ToolSilence
 from agentrun.runner import failpoints
 from agentrun.runner.attempt import Attempt
-from agentrun.runner.servers import RETRY_WAITS, Servers
+from agentrun.runner.ready_servers import RETRY_WAITS, ReadyServers
 
 OUTAGE_WAIT_MS = 60_000
 """How long a run suspended for an unreachable tool server waits before it tries again."""
 
 
-async def run_tool(attempt: Attempt, servers: Servers, step: RunTool, after: int) -> None:
+async def run_tool(attempt: Attempt, servers: ReadyServers, step: RunTool, after: int) -> None:
     """The work of the step. Without an outcome (nothing was sent) it commits nothing."""
     call = boundaries.outgoing(attempt.state, attempt.spec, step.call)
     try:

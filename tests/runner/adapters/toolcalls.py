@@ -1,4 +1,4 @@
-"""Calls as the loop makes them, rooms to make them in, and MCP servers that answer raw bytes."""
+"""Calls as the loop makes them, tool servers to send them to, and MCP servers that answer raw bytes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.runner.rim.rawhttp import Answer, RawServer, Seen, raw_server, whole
+from tests.runner.adapters.rawhttp import Answer, RawServer, Seen, raw_server, whole
 
 from agentrun.run.identity import CallId
 from agentrun.run.values import OutgoingCall
-from agentrun.runner.tools import Kind, Target, ToolRoom, open_targets
+from agentrun.runner.tools import Kind, Target, ToolServers, open_targets
 
 KEY = "ar-" + "0" * 64
 MODERN = "2026-07-28"
@@ -50,8 +50,10 @@ def outgoing(
 
 
 @asynccontextmanager
-async def room(*targets: Target, patience: float = 0.0, **more: Any) -> AsyncIterator[ToolRoom]:
-    """A room that is closed again. Without patience it tells at once that nothing was sent."""
+async def tool_servers(
+    *targets: Target, patience: float = 0.0, **more: Any
+) -> AsyncIterator[ToolServers]:
+    """A set of servers that is closed again. Without patience it tells at once that nothing was sent."""
     opened = open_targets(targets, patience=patience, **more)
     try:
         yield opened

@@ -12,8 +12,17 @@ import logging
 from typing import Any
 
 import pytest
-from tests.runner.rim.rawhttp import Answer, Seen, dropped, raw_server, reset, silent, sse, whole
-from tests.runner.rim.toolcalls import (
+from tests.runner.adapters.rawhttp import (
+    Answer,
+    Seen,
+    dropped,
+    raw_server,
+    reset,
+    silent,
+    sse,
+    whole,
+)
+from tests.runner.adapters.toolcalls import (
     KEY,
     LEGACY,
     MODERN,
@@ -25,8 +34,8 @@ from tests.runner.rim.toolcalls import (
     outgoing,
     remote,
     result,
-    room,
     rpc,
+    tool_servers,
     until,
 )
 
@@ -40,7 +49,7 @@ HELLO = {"content": [{"type": "text", "text": "hello"}], "resultType": "complete
 
 async def outcome(*answers: Answer, era: str = MODERN, timeout_ms: int = 20_000) -> Any:
     """What a call to a server with these answers comes to: an outcome, or the error."""
-    async with mcp_server(*answers, era=era) as server, room(remote(server.url)) as opened:
+    async with mcp_server(*answers, era=era) as server, tool_servers(remote(server.url)) as opened:
         try:
             return await opened.call(outgoing(timeout_ms=timeout_ms), may_send=always)
         except ToolServerUnavailable as error:
@@ -172,7 +181,7 @@ async def test_throttling_is_waited_out_as_asked() -> None:
     answers = [whole(429, "", retry_after="3"), whole(503, "", retry_after="2"), result(HELLO)]
     async with (
         mcp_server(*answers) as server,
-        room(remote(server.url), patience=60, sleep=sleep) as opened,
+        tool_servers(remote(server.url), patience=60, sleep=sleep) as opened,
     ):
         got = await opened.call(outgoing(), may_send=always)
     assert isinstance(got, ToolAnswer)
@@ -198,7 +207,7 @@ async def test_one_broken_call_does_not_end_the_others() -> None:
 
     async with (
         mcp_server(late, dropped, result(HELLO)) as server,
-        room(remote(server.url)) as opened,
+        tool_servers(remote(server.url)) as opened,
     ):
         first = asyncio.ensure_future(opened.call(outgoing(), may_send=always))
         await until(lambda: calls_of(server))
@@ -212,7 +221,7 @@ async def test_a_server_that_forgot_its_session_gets_the_call_once_more() -> Non
     for forgot in (whole(404, "gone"), declined(-32600, "Session not found", 404)):
         async with (
             mcp_server(forgot, result(HELLO), era=LEGACY, mcp_session_id="s-1") as server,
-            room(remote(server.url), patience=10) as opened,
+            tool_servers(remote(server.url), patience=10) as opened,
         ):
             got = await opened.call(outgoing(), may_send=always)
             assert isinstance(got, ToolAnswer), got
@@ -223,7 +232,7 @@ async def test_a_server_that_forgot_its_session_gets_the_call_once_more() -> Non
 async def test_a_session_names_the_servers_state() -> None:
     async with (
         mcp_server(result(HELLO), era=LEGACY, mcp_session_id="secret-1") as server,
-        room(remote(server.url)) as opened,
+        tool_servers(remote(server.url)) as opened,
     ):
         assert await opened.generation("ops") is None
         await opened.call(outgoing(), may_send=always)
@@ -267,7 +276,7 @@ async def test_no_output_schema_is_checked_here() -> None:
     broken = {**HELLO, "structuredContent": {"y": 1}}
     async with (
         mcp_server(result(broken), tools=tools) as server,
-        room(remote(server.url)) as opened,
+        tool_servers(remote(server.url)) as opened,
     ):
         await opened.offered(["ops"])
         got = await opened.call(outgoing(), may_send=always)
@@ -320,7 +329,7 @@ async def test_the_permission_is_asked_when_the_bytes_leave() -> None:
         asked.append(1)
         return False
 
-    async with mcp_server(result(HELLO)) as server, room(remote(server.url)) as opened:
+    async with mcp_server(result(HELLO)) as server, tool_servers(remote(server.url)) as opened:
         await opened.offered(["ops"])
         with pytest.raises(NotSent):
             await opened.call(outgoing(), may_send=lapsed)
@@ -336,7 +345,7 @@ async def test_without_a_connection_nobody_is_asked_for_permission() -> None:
     def never() -> bool:
         raise AssertionError("nothing was about to leave")
 
-    async with room(remote(url)) as opened:
+    async with tool_servers(remote(url)) as opened:
         with pytest.raises(ToolServerUnavailable, match="connection refused"):
             await opened.call(outgoing(), may_send=never)
 
@@ -349,7 +358,7 @@ async def test_secret_headers_are_sent_and_told_to_nobody(caplog: pytest.LogCapt
     headers = (("Authorization", f"Bearer {SECRET}"), ("X-Team", SECRET))
     async with mcp_server(whole(401, SECRET)) as server:
         there = Target("ops", Kind.REMOTE, f"{server.url}/mcp?token={SECRET}", headers)
-        async with room(there) as opened:
+        async with tool_servers(there) as opened:
             with pytest.raises(ToolServerUnavailable) as caught:
                 await opened.call(outgoing(), may_send=always)
             told = f"{caught.value!s} {caught.value!r} {caught.value.__cause__} {there!r}"
@@ -365,7 +374,7 @@ async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("ALL_PROXY", proxy.url)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        async with room(remote(server.url)) as opened:
+        async with tool_servers(remote(server.url)) as opened:
             assert isinstance(await opened.call(outgoing(), may_send=always), ToolAnswer)
     assert proxy.seen == []
 
@@ -377,7 +386,7 @@ async def test_no_spans_and_no_traceparent() -> None:
     tracer = TracerProvider().get_tracer("t")
     with tracer.start_as_current_span("outer"):
         assert trace.get_current_span().get_span_context().is_valid
-        async with mcp_server(result(HELLO)) as server, room(remote(server.url)) as opened:
+        async with mcp_server(result(HELLO)) as server, tool_servers(remote(server.url)) as opened:
             await opened.call(outgoing(), may_send=always)
     (seen,) = calls_of(server)
     assert "traceparent" not in seen.headers
@@ -390,7 +399,7 @@ async def test_internal_and_repeated_tools_are_not_offered() -> None:
     tools = [
         {"name": name, "inputSchema": schema, "description": f"{n}"} for n, name in enumerate(names)
     ]
-    async with mcp_server(tools=tools) as server, room(remote(server.url)) as opened:
+    async with mcp_server(tools=tools) as server, tool_servers(remote(server.url)) as opened:
         offered = await opened.offered(["ops"])
     assert [(tool.name, tool.description) for tool in offered] == [("echo", "1"), ("other", "3")]
 
@@ -404,7 +413,7 @@ async def test_a_server_without_tools_offers_none() -> None:
         else:
             await declined(-32601, "Method not found", 404)(seen, writer)
 
-    async with raw_server(greet) as server, room(remote(server.url)) as opened:
+    async with raw_server(greet) as server, tool_servers(remote(server.url)) as opened:
         assert await opened.offered(["ops"]) == ()
 
 
@@ -418,13 +427,13 @@ async def test_a_server_without_tools_offers_none() -> None:
     ],
 )
 async def test_why_a_handshake_failed(answer: Answer, why: str) -> None:
-    async with raw_server(answer) as server, room(remote(server.url)) as opened:
+    async with raw_server(answer) as server, tool_servers(remote(server.url)) as opened:
         with pytest.raises(ToolServerUnavailable, match=why):
             await opened.offered(["ops"])
 
 
 async def test_the_key_goes_with_calls_only() -> None:
-    async with mcp_server(result(HELLO)) as server, room(remote(server.url)) as opened:
+    async with mcp_server(result(HELLO)) as server, tool_servers(remote(server.url)) as opened:
         await opened.call(outgoing(), may_send=always)
     keyed = [seen for seen in server.seen if "idempotency-key" in seen.headers]
     assert [seen.headers["idempotency-key"] for seen in keyed] == [KEY]
@@ -440,7 +449,7 @@ async def test_an_answer_after_the_timeout_is_nobodys() -> None:
 
     async with (
         mcp_server(late, result(HELLO), era=LEGACY) as server,
-        room(remote(server.url)) as opened,
+        tool_servers(remote(server.url)) as opened,
     ):
         first = await opened.call(outgoing(timeout_ms=150), may_send=always)
         assert isinstance(first, ToolSilence)
@@ -450,7 +459,7 @@ async def test_an_answer_after_the_timeout_is_nobodys() -> None:
 
 async def test_a_list_of_tools_that_cannot_be_read_is_not_an_empty_one() -> None:
     tools = [{"name": "echo"}]
-    async with mcp_server(tools=tools) as server, room(remote(server.url)) as opened:
+    async with mcp_server(tools=tools) as server, tool_servers(remote(server.url)) as opened:
         with pytest.raises(ToolServerUnavailable, match="unusable"):
             await opened.offered(["ops"])
 
@@ -463,7 +472,7 @@ async def test_a_resumed_stream_needs_no_new_permission() -> None:
         allowed[:] = [False]
         await sse(b"id: 1\nretry: 1\ndata:\n\n", end="reset")(seen, writer)
 
-    async with mcp_server(broken, era=LEGACY) as server, room(remote(server.url)) as opened:
+    async with mcp_server(broken, era=LEGACY) as server, tool_servers(remote(server.url)) as opened:
         await opened.offered(["ops"])
         got = await opened.call(outgoing(), may_send=lambda: allowed[0])
         resumed = [seen for seen in server.seen if "last-event-id" in seen.headers]

@@ -15,7 +15,7 @@ from agentrun.run.steps import CallModel, OfferTools, RunTool, Step
 
 
 @dataclass(slots=True, eq=False)
-class Flown:
+class StepTask:
     """One step under way. ``until`` is when a sent tool call passes its own timeout."""
 
     step: Step
@@ -23,64 +23,64 @@ class Flown:
     until: float | None = None
 
 
-class Flight:
+class StepsInFlight:
     """What is under way. Owned by the loop, which closes it on every way out."""
 
     def __init__(self, landed: Callable[[Step], None]) -> None:
         self._landed = landed
-        self._flying: dict[Step, Flown] = {}
+        self._steps: dict[Step, StepTask] = {}
         self.failure: BaseException | None = None
 
     def __contains__(self, step: Step) -> bool:
-        return step in self._flying
+        return step in self._steps
 
     def __len__(self) -> int:
-        return len(self._flying)
+        return len(self._steps)
 
     def __iter__(self) -> Iterator[Step]:
-        return iter(tuple(self._flying))
+        return iter(tuple(self._steps))
 
     def start(self, step: Step, work: Coroutine[Any, Any, None]) -> None:
         """Begin a step that is not under way."""
         task = asyncio.create_task(work, name=type(step).__name__)
-        self._flying[step] = Flown(step, task)
+        self._steps[step] = StepTask(step, task)
         task.add_done_callback(lambda ended: self._ended(step, ended))
 
     def sent(self, step: Step, until: float) -> None:
         """A tool call left; it is progress by itself until then."""
-        if step in self._flying:
-            self._flying[step].until = until
+        if step in self._steps:
+            self._steps[step].until = until
 
     def conversations(self) -> set[str]:
         """Paths of the conversations that have work under way."""
-        return {path for step in self._flying if (path := conversation_of(step)) is not None}
+        return {path for step in self._steps if (path := conversation_of(step)) is not None}
 
     def within_timeout(self, now: float) -> bool:
         """Whether a tool call is inside its own timeout."""
-        return any(f.until is not None and now <= f.until for f in self._flying.values())
+        return any(f.until is not None and now <= f.until for f in self._steps.values())
 
     def abort(self, *, sparing_sent_calls: bool = False) -> None:
         """Cancel what is under way; tool calls that have left may be spared."""
-        for flown in self._flying.values():
-            if not (sparing_sent_calls and flown.until is not None):
-                flown.task.cancel()
+        for started in self._steps.values():
+            if not (sparing_sent_calls and started.until is not None):
+                started.task.cancel()
 
     def abandon(self) -> None:
         """Stop waiting for what does not end; nothing it still does is committed (H27)."""
-        self._flying.clear()
+        self._steps.clear()
 
     async def close(self, patience: float) -> None:
         """Cancel everything and wait, but not for ever."""
-        tasks = [flown.task for flown in self._flying.values()]
+        tasks = [started.task for started in self._steps.values()]
         self.abort()
         if tasks:
             await asyncio.wait(tasks, timeout=patience)
-        self._flying.clear()
+        self._steps.clear()
 
     def _ended(self, step: Step, task: asyncio.Task[None]) -> None:
-        flown = self._flying.get(step)
-        if flown is not None and flown.task is task:
-            del self._flying[step]
+        started = self._steps.get(step)
+        if started is not None and started.task is task:
+            del self._steps[step]
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failure = self.failure or error
         self._landed(step)

@@ -1,4 +1,4 @@
-"""The real rims: Postgres, the model provider, the tool servers. Nothing is imported before its time.
+"""The real adapters: Postgres, the model provider, the tool servers. Nothing is imported before its time.
 
 The SDKs of model and tools cost seconds of CPU, so their import starts beside the claim, and only for
 what the attempt will use.
@@ -19,15 +19,15 @@ from agentrun.runner.models import AgentModels
 from agentrun.runner.observer import Observer
 
 if TYPE_CHECKING:
-    from agentrun.runner.tools.port import ToolRoom
+    from agentrun.runner.tools.port import ToolServers
     from agentrun.store.port import Claim
 
 HOLD = 1.0
 """Seconds between looks while a model's next try must not leave."""
 
 
-class RealRims:
-    """:class:`agentrun.runner.life.Rims` for a pod."""
+class RealAdapters:
+    """:class:`agentrun.runner.lifecycle.Adapters` for a pod."""
 
     def __init__(self, settings: Settings, clock: Clock, observer: Observer) -> None:
         self._settings = settings
@@ -77,7 +77,7 @@ class RealRims:
 
         return AgentModels(spec, open_one)
 
-    def tools(self, spec: AgentRunSpec, claim: Claim) -> ToolRoom:
+    def tools(self, spec: AgentRunSpec, claim: Claim) -> ToolServers:
         """Addresses, headers and the workspace's socket, from the spec and the environment."""
         from agentrun.runner.tools import open_tools
 

@@ -33,9 +33,9 @@ def test_preload_imports_in_a_thread_and_collects_garbage_again() -> None:
     import gc, sys, threading
     from agentrun.runner import model, tools
     main = threading.current_thread().name
-    for room, sdk in ((model, "anthropic"), (tools, "mcp")):
-        future = room.preload()
-        assert room.preload() is future
+    for adapter, sdk in ((model, "anthropic"), (tools, "mcp")):
+        future = adapter.preload()
+        assert adapter.preload() is future
         future.result(timeout=120)
         assert sdk in sys.modules
     print(gc.isenabled())

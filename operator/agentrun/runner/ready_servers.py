@@ -27,7 +27,7 @@ RETRY_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds between tries to reach a server: a sidecar may still be starting."""
 
 
-class Servers:
+class ReadyServers:
     """What this attempt knows about its tool servers."""
 
     def __init__(self, attempt: Attempt, changed: Callable[[], None]) -> None:

@@ -35,7 +35,7 @@ _CALL = "call a tool"
 
 
 class Servers:
-    """The ToolRoom of the runner; see :class:`agentrun.runner.tools.port.ToolRoom`."""
+    """The ToolServers of the runner; see :class:`agentrun.runner.tools.port.ToolServers`."""
 
     def __init__(self, targets: Iterable[Target], patience: Patience) -> None:
         self._clock = patience.clock

@@ -22,7 +22,7 @@ from agentrun.runner.attempt import Attempt, totals_row
 from agentrun.runner.clock import Clock
 from agentrun.runner.drain import Drain, Drained
 from agentrun.runner.exits import Ending, Exit, ending_of
-from agentrun.runner.flight import Flight
+from agentrun.runner.in_flight import StepsInFlight
 from agentrun.runner.lease import Lease
 from agentrun.runner.loop import Loop, Pace
 from agentrun.runner.model.port import Model
@@ -30,7 +30,7 @@ from agentrun.runner.observer import Observer
 from agentrun.runner.restore import Resumed, Untrusted, restore
 from agentrun.runner.snapshots import Snapshots
 from agentrun.runner.tail import Tail
-from agentrun.runner.tools.port import ToolRoom
+from agentrun.runner.tools.port import ToolServers
 from agentrun.store.port import Claim, NewCommit, RunnerStore
 from agentrun.store.rows import RunState
 
@@ -52,7 +52,7 @@ class Models(Protocol):
         ...
 
 
-class Rims(Protocol):
+class Adapters(Protocol):
     """How an attempt reaches the world once its spec is known."""
 
     def preload(self, spec: AgentRunSpec | None) -> None:
@@ -65,7 +65,7 @@ class Rims(Protocol):
         """The models. ``may_send`` is asked before each try, ``progress`` told of a live stream."""
         ...
 
-    def tools(self, spec: AgentRunSpec, claim: Claim) -> ToolRoom:
+    def tools(self, spec: AgentRunSpec, claim: Claim) -> ToolServers:
         """The tool servers."""
         ...
 
@@ -83,7 +83,7 @@ class World:
     """Opened for the default stallSeconds."""
     reopen: Callable[[float], RunnerStore]
     """The same hold again, for other stallSeconds. The process nonce makes its claim ours (H17)."""
-    rims: Rims
+    adapters: Adapters
     clock: Clock
     drain: Drain
     observer: Observer
@@ -110,13 +110,13 @@ async def live(world: World) -> Ending:
 
 async def _held(world: World) -> Ending:
     store = world.store
-    world.rims.preload(None)
+    world.adapters.preload(None)
     failpoints.reach(failpoints.BEFORE_CLAIM)
     claim = await world.drain.unless(_patiently(world, store.claim))
     failpoints.reach(failpoints.AFTER_CLAIM)
     world.observer.claimed(claim)
     spec = captured_spec(claim.spec, claim.spec_hash)
-    world.rims.preload(spec)
+    world.adapters.preload(spec)
     if world.grace_of_spec:
         world.drain.grace = float(spec.pod.termination_grace_period_seconds)
     async with _watching(world, spec) as watched:
@@ -171,13 +171,13 @@ async def _looped(world: World, claim: Claim, spec: AgentRunSpec, resumed: Resum
         store, observer, resumed.growth, resumed.known_blobs, world.offload, tail.fail
     )
     tail.on_landed = lambda entry, seq: snapshots.landed(seq, len(entry.commit.body))
-    tools = world.rims.tools(spec, claim)
+    tools = world.adapters.tools(spec, claim)
     attempt: Attempt
 
     def may_send() -> bool:
         return attempt.may_send()
 
-    models = world.rims.models(spec, may_send, store.mark_progress)
+    models = world.adapters.models(spec, may_send, store.mark_progress)
     attempt = Attempt(
         spec=spec,
         state=resumed.state,
@@ -189,7 +189,7 @@ async def _looped(world: World, claim: Claim, spec: AgentRunSpec, resumed: Resum
         lease=lease,
         drain=world.drain,
         tail=tail,
-        flight=Flight(lambda step: wake.set()),
+        flight=StepsInFlight(lambda step: wake.set()),
         known_blobs=resumed.known_blobs,
     )
     try:
@@ -247,7 +247,7 @@ async def _release(world: World) -> None:
 
 
 async def _bounded(closing: Awaitable[None]) -> None:
-    """A rim that does not close must not keep the pod."""
+    """An adapter that does not close must not keep the pod."""
     try:
         async with asyncio.timeout(RETRY):
             await closing

@@ -14,7 +14,7 @@ from agentrun.run import boundaries
 from agentrun.run.records import ToolResult, ToolsetOffered
 from agentrun.run.values import Boundary, OutgoingCall, Reply, ToolAnswer
 from agentrun.runner.exits import Exit
-from agentrun.runner.servers import Servers
+from agentrun.runner.ready_servers import ReadyServers
 from agentrun.runner.toolsets import offers_for
 
 SHELL = {
@@ -278,7 +278,7 @@ def test_a_call_under_way_keeps_its_own_answer_when_its_tool_is_withdrawn(
         made = Stage(make_spec(), script(asks("look", turn=0), text("done")))
         sent = asyncio.Event()
 
-        def differences(servers: Servers) -> Iterator[Boundary]:
+        def differences(servers: ReadyServers) -> Iterator[Boundary]:
             if sent.is_set() and made.db.kinds.count("toolset/offered") == 1:
                 offers = offers_for(made.db.spec, "sre", (tool("fix"),))
                 boundary = boundaries.tools_offered(servers._attempt.state, "sre", offers)
@@ -291,7 +291,7 @@ def test_a_call_under_way_keeps_its_own_answer_when_its_tool_is_withdrawn(
             if not answered:
                 raise NotSent("not now")
 
-        monkeypatch.setattr(Servers, "differences", differences)
+        monkeypatch.setattr(ReadyServers, "differences", differences)
         made.tools.before_send = withdrawn
         await made.attempt()
 

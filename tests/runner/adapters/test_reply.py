@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.runner.rim.replies import Event, block, says, start, stop, text, tool
+from tests.runner.adapters.replies import Event, block, says, start, stop, text, tool
 
 from agentrun.run.exact import DEPTH_MAX, exact_json, unfit
 from agentrun.run.records import Usage

@@ -7,13 +7,15 @@ from agentrun.errors import ToolServerUnavailable
 from agentrun.run import boundaries
 from agentrun.run.identity import MAIN_TASK
 from agentrun.run.steps import FailTask, OfferTools
-from agentrun.runner.acting import unreachable
 from agentrun.runner.attempt import Attempt
-from agentrun.runner.servers import Servers
+from agentrun.runner.ready_servers import ReadyServers
+from agentrun.runner.run_tool import unreachable
 from agentrun.runner.toolsets import offers_for, servers_of, unmatched
 
 
-async def offer_tools(attempt: Attempt, servers: Servers, step: OfferTools, after: int) -> None:
+async def offer_tools(
+    attempt: Attempt, servers: ReadyServers, step: OfferTools, after: int
+) -> None:
     """The work of the step. A glob that matches nothing is the manifest's mistake: nothing starts."""
     names = servers_of(attempt.spec, step.agent)
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runner.rim.toolcalls import always, outgoing, room, until
+from tests.runner.adapters.toolcalls import always, outgoing, tool_servers, until
 
 from agentrun.errors import ToolServerUnavailable
 from agentrun.run.values import ToolAnswer, ToolSilence
@@ -60,7 +60,7 @@ def quoted(text: str) -> str:
 
 
 async def call(target: Target, **more: Any) -> Any:
-    async with room(target) as opened:
+    async with tool_servers(target) as opened:
         return await opened.call(outgoing(**more), may_send=always)
 
 
@@ -104,7 +104,7 @@ async def test_h32_the_end_of_the_server_is_silence_and_a_new_one_is_started() -
     target = child(
         f"time.sleep(0) if 'x' in request['params']['arguments'] else os._exit(1); {quoted('hi')}"
     )
-    async with room(target) as opened:
+    async with tool_servers(target) as opened:
         assert await opened.generation("ops") is None
         first = await opened.call(outgoing(arguments={"x": 1}), may_send=always)
         assert isinstance(first, ToolAnswer)
@@ -126,7 +126,7 @@ async def test_a_line_of_many_megabytes() -> None:
 async def test_nothing_is_sent_without_permission(tmp_path: Path) -> None:
     log = tmp_path / "log"
     target = child(f"open({str(log)!r}, 'a').write('x'); {quoted('hi')}")
-    async with room(target) as opened:
+    async with tool_servers(target) as opened:
         await opened.offered(["ops"])
         with pytest.raises(ToolServerUnavailable):
             await opened.call(outgoing(), may_send=lambda: False)
@@ -147,7 +147,7 @@ GRANDCHILD = "helper = subprocess.Popen([sys.executable, '-c', 'import time; tim
 )
 async def test_the_whole_group_ends_with_the_connection(setup: str, ended: str) -> None:
     tell = "answer(request, {'content': [{'type': 'text', 'text': f'{os.getpid()} {helper.pid}'}]})"
-    async with room(child(tell, setup=setup, ended=ended)) as opened:
+    async with tool_servers(child(tell, setup=setup, ended=ended)) as opened:
         got = await opened.call(outgoing(), may_send=always)
         assert isinstance(got, ToolAnswer)
         pids = [int(pid) for pid in got.content[0]["text"].split()]
@@ -168,13 +168,15 @@ async def test_the_child_gets_its_own_environment_and_no_more(
 
 @pytest.mark.parametrize("command", [("/no/such/program",), (sys.executable, "-c", "pass")])
 async def test_a_command_that_does_not_serve(command: tuple[str, ...]) -> None:
-    async with room(Target("ops", Kind.CHILD, command=command)) as opened:
+    async with tool_servers(Target("ops", Kind.CHILD, command=command)) as opened:
         with pytest.raises(ToolServerUnavailable):
             await opened.offered(["ops"])
 
 
 async def test_a_program_that_is_not_there_is_named_without_its_arguments() -> None:
-    async with room(Target("ops", Kind.CHILD, command=("/no/such/program", "--key=s"))) as opened:
+    async with tool_servers(
+        Target("ops", Kind.CHILD, command=("/no/such/program", "--key=s"))
+    ) as opened:
         with pytest.raises(ToolServerUnavailable) as caught:
             await opened.offered(["ops"])
     assert "its command program cannot be started" in str(caught.value)
@@ -191,7 +193,7 @@ async def test_two_requests_that_cross_reach_their_own_callers() -> None:
     """
     import asyncio
 
-    async with room(child(code)) as opened:
+    async with tool_servers(child(code)) as opened:
         got = await asyncio.gather(
             *(opened.call(outgoing(arguments={"n": n}), may_send=always) for n in "ab")
         )
