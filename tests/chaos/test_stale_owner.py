@@ -102,7 +102,7 @@ async def test_an_owner_whose_loop_hangs_loses_its_run(shared: Grounds) -> None:
             manifest = scenes.manifest(
                 model.url,
                 shared.tools.url,
-                lease={"ttlSeconds": TTL, "stallSeconds": 5},
+                lease={"ttlSeconds": 2 * TTL, "stallSeconds": 15},
                 pod={"terminationGracePeriodSeconds": 1},
             )
             name = await made.apply(manifest)
