@@ -17,7 +17,7 @@ from agentrun.run.next_steps import next_steps
 from agentrun.run.records import AttemptStart, Record, RunStart, ToolOffer
 from agentrun.run.state import State
 from agentrun.run.steps import CallModel, OfferTools, RunTool, Step
-from agentrun.run.values import Boundary, ModelRequest, Wishes
+from agentrun.run.values import Boundary, Intent, ModelRequest
 from agentrun.runner.attempt import new_commit, totals_row
 from agentrun.store.port import NewCommit
 from agentrun.store.rows import TotalsRow
@@ -81,7 +81,7 @@ def _play() -> Iterator[Played]:
     state = fold(State(), OPERATOR, first_records("bench", "0" * 64))
     turn = 0
     while True:
-        for step in next_steps(state, SPEC, Wishes()):
+        for step in next_steps(state, SPEC, Intent()):
             boundary = _boundary(step, state, voices)
             if isinstance(step, CallModel):
                 turn = step.turn

@@ -1,7 +1,7 @@
 """Any run, in any order of events: what is promised holds at every commit.
 
 The machine is a runner and an operator without I/O. Steps with I/O are started, and end later or
-never; everything else may happen in between: crashes, decisions, wishes, budgets, resets, other
+never; everything else may happen in between: crashes, decisions, requests, budgets, resets, other
 tools. Content is odd on purpose.
 """
 
@@ -26,7 +26,7 @@ from agentrun.run.records import AttemptEnd, Record, ToolResult
 from agentrun.run.request import build_request
 from agentrun.run.state import CallPhase, ConversationPhase, State
 from agentrun.run.steps import CallModel, Finish, OfferTools, RefuseCall, RunTool, Step, Suspend
-from agentrun.run.values import Boundary, Limits, ModelRequest, Question, Reply, ToolOutcome, Wishes
+from agentrun.run.values import Boundary, Intent, Limits, ModelRequest, Question, Reply, ToolOutcome
 
 OUTSIDE = (CallModel, RunTool, OfferTools)
 STRICT = {
@@ -176,26 +176,26 @@ class Runs(RuleBasedStateMachine):
         self.commit(boundaries.tools_offered(self.state, "sre", OFFERS[offers]))
 
     @rule(
-        wishes=st.sampled_from(
+        intent=st.sampled_from(
             [
-                Wishes(),
-                Wishes("suspend", "User"),
-                Wishes("suspend", "Budget"),
-                Wishes(limits=Limits(turns=2)),
-                Wishes(limits=Limits(tokens=60)),
+                Intent(),
+                Intent("suspend", "User"),
+                Intent("suspend", "Budget"),
+                Intent(limits=Limits(turns=2)),
+                Intent(limits=Limits(tokens=60)),
             ]
         )
     )
-    def wish(self, wishes: Wishes) -> None:
+    def request(self, intent: Intent) -> None:
         """The user, or a budget."""
-        if self.play.wishes.requested != "cancel":
-            self.play.wishes = wishes
+        if self.play.intent.requested != "cancel":
+            self.play.intent = intent
 
     @precondition(lambda self: self.state.totals.turns > 1)
     @rule(reason=st.sampled_from(["User", "Deadline", "Budget"]))
     def cancel(self, reason: str) -> None:
         """Latched."""
-        self.play.wishes = Wishes("cancel", reason)
+        self.play.intent = Intent("cancel", reason)
 
     @precondition(lambda self: self.state.suspended and self.pending() and not self.ended())
     @rule(data=st.data(), decision=st.sampled_from(["Approve", "Approve", "Deny", "Stale"]))
@@ -210,7 +210,7 @@ class Runs(RuleBasedStateMachine):
     @rule()
     def resume(self) -> None:
         """Nothing keeps the run suspended."""
-        self.play.wishes = Wishes()
+        self.play.intent = Intent()
         self.mint()
 
     @precondition(lambda self: self.state.run_uid)

@@ -20,7 +20,7 @@ from agentrun.run.next_steps import next_steps
 from agentrun.run.records import AnyRecord, Record
 from agentrun.run.request import build_request
 from agentrun.run.state import ConversationPhase
-from agentrun.run.values import Wishes
+from agentrun.run.values import Intent
 
 KINDS: tuple[type[Record], ...] = get_args(get_args(AnyRecord)[0])
 
@@ -107,7 +107,7 @@ def test_any_records_fold_or_are_corrupt(
             encoded = codec.encode(commit)
             fold(state, origin, codec.decode(encoded.codec, encoded.body, encoded.blobs))
         check(state)
-        next_steps(state, play.spec, Wishes())
+        next_steps(state, play.spec, Intent())
         for talk in state.conversations.values():
             if talk.phase is ConversationPhase.AWAITING_MODEL and talk.agent == "sre":
                 json.loads(build_request(state, play.spec, talk.path).body)

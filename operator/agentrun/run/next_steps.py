@@ -35,7 +35,7 @@ from agentrun.run.steps import (
     Step,
     Suspend,
 )
-from agentrun.run.values import Wishes
+from agentrun.run.values import Intent
 
 UNFINISHED = {
     "max_tokens": "the reply was cut at maxOutputTokens",
@@ -47,28 +47,28 @@ HOPELESS = ("model_context_window_exceeded", "refusal")
 """Those after which asking again cannot help, so that calls of such a reply are not made."""
 
 
-def next_steps(state: State, spec: AgentRunSpec, wishes: Wishes) -> tuple[Step, ...]:
+def next_steps(state: State, spec: AgentRunSpec, intent: Intent) -> tuple[Step, ...]:
     """What may run now. Empty once the run has an outcome or is suspended."""
     if state.outcome is not None or state.suspended is not None:
         return ()
-    if wishes.requested == "cancel":
-        return (_cancelled(wishes),)
-    if wishes.requested == "suspend" and not _finished(state):
-        return (_suspended(wishes),)
-    steps = tuple(_work(state, spec, wishes))
-    return steps or (_end(state, spec, wishes),)
+    if intent.requested == "cancel":
+        return (_cancelled(intent),)
+    if intent.requested == "suspend" and not _finished(state):
+        return (_suspended(intent),)
+    steps = tuple(_work(state, spec, intent))
+    return steps or (_end(state, spec, intent),)
 
 
-def _cancelled(wishes: Wishes) -> Finish:
-    if wishes.reason == "Deadline":
+def _cancelled(intent: Intent) -> Finish:
+    if intent.reason == "Deadline":
         return Finish("Failed", Reason.DEADLINE_EXCEEDED, "limits.deadlineSeconds passed")
-    if wishes.reason == "Budget":
+    if intent.reason == "Budget":
         return Finish("Failed", Reason.BUDGET_EXCEEDED, "limits.activeDeadlineSeconds used up")
     return Finish("Cancelled", Reason.CANCELLED_BY_USER, "spec.cancel was set")
 
 
-def _suspended(wishes: Wishes) -> Suspend:
-    if wishes.reason == "Budget":
+def _suspended(intent: Intent) -> Suspend:
+    if intent.reason == "Budget":
         return Suspend(Reason.BUDGET_EXCEEDED, "limits.activeDeadlineSeconds used up")
     return Suspend(Reason.SUSPENDED_BY_USER, "spec.suspend is set")
 
@@ -80,7 +80,7 @@ def _finished(state: State) -> bool:
     )
 
 
-def _work(state: State, spec: AgentRunSpec, wishes: Wishes) -> Iterator[Step]:
+def _work(state: State, spec: AgentRunSpec, intent: Intent) -> Iterator[Step]:
     agent = spec.entry_agent
     task = state.tasks.get(MAIN_TASK) or Task(MAIN_TASK, "")
     if task.phase in (TaskPhase.COMPLETED, TaskPhase.FAILED):
@@ -93,11 +93,11 @@ def _work(state: State, spec: AgentRunSpec, wishes: Wishes) -> Iterator[Step]:
         else:
             yield StartTask(task.id)
     else:
-        yield from _conversation(state, spec, wishes, task, agent)
+        yield from _conversation(state, spec, intent, task, agent)
 
 
 def _conversation(
-    state: State, spec: AgentRunSpec, wishes: Wishes, task: Task, agent: AgentSpec
+    state: State, spec: AgentRunSpec, intent: Intent, task: Task, agent: AgentSpec
 ) -> Iterator[Step]:
     talk = state.conversations[task.id]
     ended = talk.phase is ConversationPhase.COMPLETED
@@ -111,7 +111,7 @@ def _conversation(
         yield from _round(state, spec, talk)
     elif over := _own_limit(talk, agent):
         yield over
-    elif exceeded(state.totals, wishes.limits) is None:
+    elif exceeded(state.totals, intent.limits) is None:
         yield CallModel(talk.path, talk.turn + 1)
 
 
@@ -167,7 +167,7 @@ def _call(state: State, spec: AgentRunSpec, talk: Conversation, call: Call) -> S
     return RunTool(call.id, call.starts + 1)
 
 
-def _end(state: State, spec: AgentRunSpec, wishes: Wishes) -> Step:
+def _end(state: State, spec: AgentRunSpec, intent: Intent) -> Step:
     """Nothing can run: the run is over, waits for people, or has used up a budget."""
     for task in state.tasks.values():
         if task.phase is TaskPhase.FAILED:
@@ -181,7 +181,7 @@ def _end(state: State, spec: AgentRunSpec, wishes: Wishes) -> Step:
     )
     if waiting:
         return Suspend(Reason.APPROVAL_PENDING, f"{waiting} tool call(s) wait for a decision")
-    spent = exceeded(state.totals, wishes.limits)
+    spent = exceeded(state.totals, intent.limits)
     assert spent is not None, "nothing else keeps a run from going on"
     if spec.limits.on_exceeded is OnExceeded.FAIL:
         return Finish("Failed", Reason.BUDGET_EXCEEDED, spent)

@@ -18,7 +18,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Intent:
     """What the operator wants of this attempt: ``run``, ``suspend`` or ``cancel``, and why.
 
     ``reason`` is User, Deadline or Budget. ``limits`` may have been raised since the spec was

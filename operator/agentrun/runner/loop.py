@@ -1,6 +1,6 @@
 """The driver: ask what may run, start it, wait until something changed, ask again.
 
-One turn is one look at everything: failures, wishes of the operator, the signal to go, what the
+One turn is one look at everything: failures, what the operator wants, the signal to go, what the
 servers offer, and the steps. A turn never waits; what takes time is in flight or in the tail.
 """
 
@@ -16,7 +16,7 @@ from agentrun.errors import StoreError
 from agentrun.run import boundaries
 from agentrun.run.next_steps import next_steps
 from agentrun.run.steps import CallModel, Finish, OfferTools, RefuseCall, RunTool, Step, Suspend
-from agentrun.run.values import Limits, Wishes
+from agentrun.run.values import Intent, Limits
 from agentrun.runner.attempt import Attempt
 from agentrun.runner.call_model import call_model
 from agentrun.runner.exits import Ending, Exit
@@ -55,8 +55,8 @@ class Loop:
         self._wake = wake
         self._servers = ReadyServers(attempt, wake.set)
         self._shutdown = Shutdown(attempt, pace.settle)
-        self._wished = ("run", "")
-        self._asked: tuple[int, Wishes] | None = None
+        self._requested = ("run", "")
+        self._asked: tuple[int, Intent] | None = None
         self._steps: tuple[Step, ...] = ()
         self._woken = True
 
@@ -83,11 +83,11 @@ class Loop:
             return ending
         if self._shutdown.begun:
             return None
-        wishes = self._wishes()
-        self._shutdown.stop_work(wishes)
+        intent = self._intent()
+        self._shutdown.stop_work(intent)
         for boundary in self._servers.differences():
             attempt.commit(boundary)
-        steps = self._settle(wishes)
+        steps = self._settle(intent)
         if self._shutdown.leave(steps):
             return None
         self._start(steps)
@@ -116,25 +116,25 @@ class Loop:
                 self._wake.set()
         self._wake.set()
 
-    def _wishes(self) -> Wishes:
+    def _intent(self) -> Intent:
         control = self._attempt.store.control()
-        wished = (control.requested.value, control.requested_reason)
-        if wished != self._wished:
-            self._wished = wished
-            self._attempt.observer.wished(*wished)
+        requested = (control.requested.value, control.requested_reason)
+        if requested != self._requested:
+            self._requested = requested
+            self._attempt.observer.requested(*requested)
         budgets = control.budgets
-        return Wishes(*wished, Limits(budgets.turns, budgets.tokens, budgets.cost))
+        return Intent(*requested, Limits(budgets.turns, budgets.tokens, budgets.cost))
 
-    def _settle(self, wishes: Wishes) -> tuple[Step, ...]:
+    def _settle(self, intent: Intent) -> tuple[Step, ...]:
         """Commit the steps that need no I/O until only others are left; those are returned.
 
         State changes by commits alone, so without one the last answer still holds. A call that is
         under way is not refused meanwhile: what its server says is its result.
         """
         attempt = self._attempt
-        while self._asked != (attempt.tail.submitted, wishes):
-            self._asked = (attempt.tail.submitted, wishes)
-            steps = next_steps(attempt.state, attempt.spec, wishes)
+        while self._asked != (attempt.tail.submitted, intent):
+            self._asked = (attempt.tail.submitted, intent)
+            steps = next_steps(attempt.state, attempt.spec, intent)
             self._steps = tuple(step for step in steps if not self._under_way(step))
             for step in self._steps:
                 if not isinstance(step, (*OUTSIDE, Suspend, Finish)):

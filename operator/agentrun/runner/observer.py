@@ -62,7 +62,7 @@ class Observer:
     def environment_reset(self, server: str) -> None:
         """A tool server lost its state, and the model will be told."""
 
-    def wished(self, requested: str, reason: str) -> None:
+    def requested(self, requested: str, reason: str) -> None:
         """The operator wants something else than before."""
 
     def draining(self, seconds: float) -> None:

@@ -123,7 +123,7 @@ class Reporter(Observer):
     def environment_reset(self, server: str) -> None:
         self._log.warning("tool server lost its state", server=server)
 
-    def wished(self, requested: str, reason: str) -> None:
+    def requested(self, requested: str, reason: str) -> None:
         self._log.info("operator wants", requested=requested, reason=reason)
 
     def draining(self, seconds: float) -> None:

@@ -8,7 +8,7 @@ from agentrun.api import Reason
 from agentrun.errors import StoreError, StoreRefused
 from agentrun.run import boundaries
 from agentrun.run.steps import Finish, Step, Suspend
-from agentrun.run.values import Boundary, Wishes
+from agentrun.run.values import Boundary, Intent
 from agentrun.runner import failpoints
 from agentrun.runner.attempt import Attempt
 from agentrun.runner.exits import Ending, Exit, ending_of
@@ -47,11 +47,11 @@ class Shutdown:
             return Ending(Exit.DRAINED)
         return None
 
-    def stop_work(self, wishes: Wishes) -> None:
+    def stop_work(self, intent: Intent) -> None:
         """Abort what a cancellation or a drain does not wait for; each once."""
         attempt = self._attempt
         now = attempt.clock.now()
-        if wishes.requested == "cancel" and not attempt.cancelling:
+        if intent.requested == "cancel" and not attempt.cancelling:
             attempt.cancelling = True
             self._aborted_at = now
             attempt.flight.abort()
@@ -88,7 +88,7 @@ class Shutdown:
         self._last = entry, Ending(code, boundary.last.reason, boundary.last.message)
 
     def _heard(self) -> Exception | None:
-        """What the renewals were told, if it was not a wish."""
+        """What the renewals were told, if it was not for the loop."""
         try:
             self._attempt.store.control()
         except StoreError as error:

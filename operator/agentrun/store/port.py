@@ -130,14 +130,14 @@ class RunnerStore(Protocol):
         ...
 
     def control(self) -> Control:
-        """The latest answer of the operator's wishes (from the last renewal or append).
+        """What the operator wants, by the latest answer (from the last renewal or append).
 
         Raises what ended the hold (Fenced, StoreRegressed), once a renewal or append was told so.
         """
         ...
 
     async def control_changed(self, known: Control) -> Control:
-        """Wait until the wishes differ from ``known``; raises what ended the hold."""
+        """Wait until that differs from ``known``; raises what ended the hold."""
         ...
 
     def lease_age(self) -> float:

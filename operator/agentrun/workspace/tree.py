@@ -17,7 +17,7 @@ from agentrun.workspace.hashes import Hashes
 from agentrun.workspace.outcome import Refused
 from agentrun.workspace.paths import MAX_DEPTH, STAGING, Parts, join, plain, show
 from agentrun.workspace.protocol import FileEntry
-from agentrun.workspace.room import Room
+from agentrun.workspace.usage import Usage
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -47,7 +47,7 @@ class Tree:
         self._durable = durable
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._hashes = Hashes()
-        self._room = Room(limit, lambda: (found.status.st_size for found in self.walk()))
+        self._usage = Usage(limit, lambda: (found.status.st_size for found in self.walk()))
         self._remove(STAGING)
 
     def read(self, parts: Parts, offset: int = 0, most: int | None = None) -> bytes:
@@ -72,7 +72,7 @@ class Tree:
             beneath.require_regular(before, parts)
         mode = 0o644 if before is None else before.st_mode & 0o777
         growth = len(data) - (0 if before is None else before.st_size)
-        self._room.require(growth, int(before is None))
+        self._usage.require(growth, int(before is None))
         draft = secrets.token_hex(8)
         try:
             self._stage(draft, data, mode)
@@ -82,7 +82,7 @@ class Tree:
                 os.unlink(draft, dir_fd=staging)
             beneath.prune(self._root, parts[:-1])
             raise
-        self._room.changed(growth, int(before is None))
+        self._usage.changed(growth, int(before is None))
         return FileEntry(join(parts), hashlib.sha256(data).hexdigest(), len(data), mode)
 
     def delete(self, parts: Parts) -> None:
@@ -92,7 +92,7 @@ class Tree:
             beneath.require_regular(found, parts)
             os.unlink(parts[-1], dir_fd=parent)
             self._sync(parent)
-        self._room.changed(-found.st_size, -1)
+        self._usage.changed(-found.st_size, -1)
         beneath.prune(self._root, parts[:-1])
 
     def patch(self, parts: Parts, offset: int, data: bytes) -> None:
@@ -102,7 +102,7 @@ class Tree:
         if offset > size:
             raise Refused(f"{show(join(parts))}: offset {offset} is beyond its {size} bytes")
         growth = offset + len(data) - size
-        self._room.require(growth, int(before is None))
+        self._usage.require(growth, int(before is None))
         with beneath.folder(self._root, parts[:-1], create=True) as parent:
             with beneath.explained(parts):
                 opened = os.open(parts[-1], _CREATE, 0o600, dir_fd=parent)
@@ -111,7 +111,7 @@ class Tree:
                 file.seek(offset)
                 file.write(data)
                 file.truncate()
-        self._room.changed(growth, int(before is None))
+        self._usage.changed(growth, int(before is None))
 
     def chmod(self, parts: Parts, mode: int) -> None:
         with beneath.regular(self._root, parts) as (opened, _):
@@ -123,7 +123,7 @@ class Tree:
             names = [entry.name for entry in entries]
         for name in names:
             self._remove(name)
-        self._room.unknown()
+        self._usage.unknown()
 
     def walk(self, below: Parts = ()) -> list[Found]:
         """All regular files with plain names under a folder, in the order of their paths."""

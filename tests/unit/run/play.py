@@ -30,6 +30,7 @@ from agentrun.run.state import State
 from agentrun.run.steps import CallModel, OfferTools, RunTool, Step
 from agentrun.run.values import (
     Boundary,
+    Intent,
     ModelRequest,
     OutgoingCall,
     Question,
@@ -37,7 +38,6 @@ from agentrun.run.values import (
     Requested,
     ToolAnswer,
     ToolOutcome,
-    Wishes,
 )
 
 UID = "7f3a0000-0000-4000-8000-000000000001"
@@ -99,7 +99,7 @@ class Play:
     model: Callable[[int, ModelRequest], Reply]
     tool: Callable[[OutgoingCall], ToolOutcome] = lambda call: says(f"did {call.tool}")
     offers: Sequence[ToolOffer] = (offer("look"), offer("fix"))
-    wishes: Wishes = field(default_factory=Wishes)
+    intent: Intent = field(default_factory=Intent)
     commits: list[tuple[str, codec.Encoded]] = field(default_factory=list)
     state: State = field(default_factory=State)
     calls: list[OutgoingCall] = field(default_factory=list)
@@ -145,7 +145,7 @@ class Play:
 
     def steps(self) -> tuple[Step, ...]:
         """What may run now."""
-        return next_steps(self.state, self.spec, self.wishes)
+        return next_steps(self.state, self.spec, self.intent)
 
     def do(self, step: Step) -> None:
         """Do one step and commit its boundary."""

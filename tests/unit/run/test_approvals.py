@@ -9,7 +9,7 @@ from agentrun.run.exact import parse_json
 from agentrun.run.fold import RUNNER, fold
 from agentrun.run.records import ToolsetOffered
 from agentrun.run.steps import RequestApproval, RunTool, Suspend
-from agentrun.run.values import ModelRequest, Reply, ToolSilence, Wishes
+from agentrun.run.values import Intent, ModelRequest, Reply, ToolSilence
 
 GATED = [{"tools": ["ops.fix"], "approval": "Always", "reason": "restarts production"}]
 
@@ -146,7 +146,7 @@ def test_h67_a_second_question_about_a_call_has_its_own_identity() -> None:
 
 def test_a_cancel_while_waiting_ends_the_run_without_the_call() -> None:
     play = waiting()
-    play.wishes = Wishes("cancel", "User")
+    play.intent = Intent("cancel", "User")
     play.crash().run()
     assert play.state.outcome is not None
     assert play.state.outcome.outcome == "Cancelled"

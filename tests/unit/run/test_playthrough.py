@@ -9,7 +9,7 @@ from tests.unit.run.play import Play, asks, main_call, make_spec, says, text
 
 from agentrun.run.fold import check
 from agentrun.run.steps import CallModel, CloseRound, Finish, RunTool, Suspend
-from agentrun.run.values import Limits, ModelRequest, Reply, ToolSilence, Wishes
+from agentrun.run.values import Intent, Limits, ModelRequest, Reply, ToolSilence
 
 
 def three_turns(turn: int, request: ModelRequest) -> Reply:
@@ -134,12 +134,12 @@ def test_h6_another_run_has_other_keys_although_it_shares_the_logical_id() -> No
     [(Limits(turns=1), "limits.turns"), (Limits(tokens=10), "limits.tokens")],
 )
 def test_h35_a_spent_budget_suspends_and_raising_it_goes_on(limits: Limits, used: str) -> None:
-    play = Play(make_spec(), three_turns, wishes=Wishes(limits=limits)).attempt().run()
+    play = Play(make_spec(), three_turns, intent=Intent(limits=limits)).attempt().run()
     assert play.state.suspended is not None
     assert play.state.suspended.reason == "BudgetExceeded"
     assert used in play.state.suspended.message
     turns = play.state.totals.turns
-    play.wishes = Wishes()
+    play.intent = Intent()
     play.crash().run()
     assert play.state.outcome is not None
     assert play.state.totals.turns == turns + 2, "nothing restarted from zero"
@@ -147,13 +147,13 @@ def test_h35_a_spent_budget_suspends_and_raising_it_goes_on(limits: Limits, used
 
 def test_h35_a_spent_budget_fails_the_run_where_asked() -> None:
     spec = make_spec(limits={"onExceeded": "Fail"})
-    play = Play(spec, three_turns, wishes=Wishes(limits=Limits(turns=2))).attempt().run()
+    play = Play(spec, three_turns, intent=Intent(limits=Limits(turns=2))).attempt().run()
     assert play.state.outcome is not None
     assert (play.state.outcome.outcome, play.state.outcome.reason) == ("Failed", "BudgetExceeded")
 
 
 def test_the_last_reply_over_budget_still_succeeds() -> None:
-    play = Play(make_spec(), three_turns, wishes=Wishes(limits=Limits(turns=3))).attempt().run()
+    play = Play(make_spec(), three_turns, intent=Intent(limits=Limits(turns=3))).attempt().run()
     assert play.state.outcome is not None
     assert play.state.outcome.outcome == "Succeeded"
 
@@ -180,17 +180,17 @@ def test_max_tokens_of_the_agent_fail_its_task_and_no_attempt_starts_them_anew()
 
 
 @pytest.mark.parametrize(
-    ("wishes", "outcome", "reason"),
+    ("intent", "outcome", "reason"),
     [
-        (Wishes("cancel", "User"), "Cancelled", "CancelledByUser"),
-        (Wishes("cancel", "Deadline"), "Failed", "DeadlineExceeded"),
-        (Wishes("cancel", "Budget"), "Failed", "BudgetExceeded"),
+        (Intent("cancel", "User"), "Cancelled", "CancelledByUser"),
+        (Intent("cancel", "Deadline"), "Failed", "DeadlineExceeded"),
+        (Intent("cancel", "Budget"), "Failed", "BudgetExceeded"),
     ],
 )
-def test_h27_a_cancel_carries_its_reason(wishes: Wishes, outcome: str, reason: str) -> None:
+def test_h27_a_cancel_carries_its_reason(intent: Intent, outcome: str, reason: str) -> None:
     play = Play(make_spec(), three_turns).attempt()
     play.do(play.steps()[0])
-    play.wishes = wishes
+    play.intent = intent
     steps = play.steps()
     assert len(steps) == 1
     assert isinstance(steps[0], Finish)
@@ -201,11 +201,11 @@ def test_suspend_stops_at_the_boundary_and_the_next_attempt_goes_on() -> None:
     play = Play(make_spec(), three_turns).attempt()
     for _ in range(4):
         play.do(play.steps()[0])
-    play.wishes = Wishes("suspend", "User")
+    play.intent = Intent("suspend", "User")
     assert play.steps() == (Suspend("SuspendedByUser", "spec.suspend is set"),)
     play.run()
     assert play.steps() == ()
-    play.wishes = Wishes()
+    play.intent = Intent()
     play.crash().run()
     assert play.state.outcome is not None
     assert play.state.outcome.outcome == "Succeeded"
@@ -215,7 +215,7 @@ def test_a_finished_run_is_not_suspended_for_nothing() -> None:
     play = Play(make_spec(), lambda turn, _: text("done")).attempt()
     while play.state.tasks["main"].phase != "completed":
         play.do(play.steps()[0])
-    play.wishes = Wishes("suspend", "User")
+    play.intent = Intent("suspend", "User")
     assert play.steps() == (Finish("Succeeded", "Succeeded"),)
 
 

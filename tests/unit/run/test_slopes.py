@@ -15,7 +15,7 @@ from agentrun.run.next_steps import next_steps
 from agentrun.run.records import ToolResult
 from agentrun.run.request import build_request
 from agentrun.run.state import State
-from agentrun.run.values import ModelRequest, Wishes
+from agentrun.run.values import Intent, ModelRequest
 
 FACTOR = 2.5
 WORDS = "the service answers slowly because its pool is exhausted " * 20
@@ -88,7 +88,7 @@ def test_what_may_run_is_found_as_quickly_late_as_early(whole: Play) -> None:
     def asking(turns: int) -> float:
         state = restored(whole, 4 + 3 * turns)
         assert state.conversations["main"].calls
-        return cost(lambda: [next_steps(state, whole.spec, Wishes()) for _ in range(200)])
+        return cost(lambda: [next_steps(state, whole.spec, Intent()) for _ in range(200)])
 
     assert asking(590) <= FACTOR * asking(10)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.workspace import room
+from agentrun.workspace import usage
 from agentrun.workspace.outcome import Refused
 from agentrun.workspace.paths import parse_file
 from agentrun.workspace.tree import Tree
@@ -64,7 +64,7 @@ def test_what_was_there_before_counts(tmp_path: Path) -> None:
 
 def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty files use no bytes, but each is an entry of the record."""
-    monkeypatch.setattr(room, "MAX_FILES", 3)
+    monkeypatch.setattr(usage, "MAX_FILES", 3)
     tree = Tree(tmp_path, 100)
     for name in "abc":
         tree.write(parse_file(name), b"")

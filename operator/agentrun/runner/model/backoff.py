@@ -9,9 +9,9 @@ from agentrun.runner.model.port import Random
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential with jitter; the provider's own wish wins over it, within ``patience``.
+    """Exponential with jitter; the provider's own Retry-After wins over it, within ``patience``.
 
-    A wish beyond ``patience`` is not slept through: a pod that waits for an hour is better suspended.
+    One beyond ``patience`` is not slept through: a pod that waits for an hour is better suspended.
     """
 
     first: float = 1.0

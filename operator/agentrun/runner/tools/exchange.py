@@ -51,7 +51,7 @@ class Exchange:
     """Nobody waits any more: what has not left by now must not."""
     status: int | None = None
     """HTTP status of the answer; None on other transports."""
-    wish: float | None = None
+    retry_after: float | None = None
     """Retry-After, in seconds."""
     spoken: RpcError | None = None
     """A JSON-RPC error in the body of an HTTP error."""
@@ -68,7 +68,7 @@ class Exchange:
         """A request of this exchange is handed to the transport."""
         self.request_id = request_id
         self.sent = False
-        self.status = self.wish = self.spoken = self.error = self.result = None
+        self.status = self.retry_after = self.spoken = self.error = self.result = None
         self.fault = ""
 
     def allows(self) -> bool:

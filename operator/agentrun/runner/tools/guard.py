@@ -55,7 +55,7 @@ class Guard(httpx2.AsyncBaseTransport):
         self.session = response.headers.get("mcp-session-id", self.session)
         if exchange is not None:
             exchange.status = response.status_code
-            exchange.wish = _seconds(response.headers.get("retry-after"))
+            exchange.retry_after = _seconds(response.headers.get("retry-after"))
         body = Mended(response, exchange)
         if exchange is not None and response.status_code >= 300:
             return await _read_error(response, body, exchange)

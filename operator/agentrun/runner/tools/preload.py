@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from agentrun.runner.importing import imported
 
 if TYPE_CHECKING:
-    from agentrun.runner.tools.link import Link
+    from agentrun.runner.tools.connection import Connection
 
 
 @cache
-def preload() -> Future[type[Link]]:
+def preload() -> Future[type[Connection]]:
     """Start the import; everybody gets the same future. Safe to call at any time, from any thread."""
-    return imported("mcp", _link)
+    return imported("mcp", _connection)
 
 
-def _link() -> type[Link]:
-    from agentrun.runner.tools.link import Link
+def _connection() -> type[Connection]:
+    from agentrun.runner.tools.connection import Connection
 
-    return Link
+    return Connection

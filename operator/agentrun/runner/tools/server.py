@@ -19,7 +19,7 @@ from agentrun.runner.tools.targets import Kind, Target
 from agentrun.runner.tools.verdict import Answered, Unreachable, Verdict
 
 if TYPE_CHECKING:
-    from agentrun.runner.tools.link import Link
+    from agentrun.runner.tools.connection import Connection
 
 T = TypeVar("T")
 _FIRST = 0.05
@@ -45,7 +45,7 @@ class Server:
         self.seen_generation: str | None = None
         """What the workspace last called its process."""
         self._patience = patience
-        self._link: Link | None = None
+        self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
         self._calling = asyncio.Lock()
         self._lives = 0
@@ -55,7 +55,7 @@ class Server:
         """Calls of a workspace run one at a time: what each changed must be told apart."""
         return self._calling if self.target.kind is Kind.WORKSPACE else nullcontext()
 
-    async def patiently(self, work: Callable[[Link], Awaitable[T]]) -> T:
+    async def patiently(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """``work`` on a live connection; again, for a while, as long as nothing was executed.
 
         Raises Unreachable.
@@ -69,7 +69,7 @@ class Server:
                 self._missed = self._missed or error.down
                 if error.lost:
                     await self._drop()
-                pause = max(error.wish or 0.0, wait * (0.5 + keep.random() / 2))
+                pause = max(error.retry_after or 0.0, wait * (0.5 + keep.random() / 2))
                 if not error.again or keep.clock() + pause > end:
                     raise
             wait = min(_MOST, wait * 2)
@@ -77,14 +77,14 @@ class Server:
 
     def generation(self) -> str | None:
         """See :class:`agentrun.runner.tools.port.ToolServers`."""
-        link, kind = self._link, self.target.kind
+        connection, kind = self._connection, self.target.kind
         if kind is Kind.WORKSPACE:
             kept = self.target.persistence is not None and self.target.persistence.value != "None"
             return None if kept else self.seen_generation
         if kind in (Kind.CHILD, Kind.SIDECAR):
             return f"life {self._lives}" if self._lives else None
-        if link is not None and link.session is not None:
-            return hashlib.sha256(link.session.encode()).hexdigest()[:16]
+        if connection is not None and connection.session is not None:
+            return hashlib.sha256(connection.session.encode()).hexdigest()[:16]
         return None
 
     def mark(self) -> object:
@@ -98,8 +98,8 @@ class Server:
     async def ask(self, tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
         """An internal tool of the workspace; see :class:`agentrun.runner.tools.files.Speak`."""
 
-        async def call(link: Link) -> Verdict:
-            return await link.call(tool, arguments, {}, Exchange(seconds=60.0))
+        async def call(connection: Connection) -> Verdict:
+            return await connection.call(tool, arguments, {}, Exchange(seconds=60.0))
 
         result = _good(await self.patiently(call))
         if result.get("isError") is True:
@@ -110,8 +110,8 @@ class Server:
     async def read(self, uri: str) -> bytes:
         """The content of a workspace file."""
 
-        async def call(link: Link) -> Verdict:
-            return await link.read(uri)
+        async def call(connection: Connection) -> Verdict:
+            return await connection.read(uri)
 
         result = _good(await self.patiently(call))
         try:
@@ -123,22 +123,22 @@ class Server:
         async with self._connecting:
             await self._drop()
 
-    async def _connected(self) -> Link:
+    async def _connected(self) -> Connection:
         async with self._connecting:
-            if self._link is None or not self._link.alive:
+            if self._connection is None or not self._connection.alive:
                 await self._drop()
                 opened = await asyncio.shield(asyncio.wrap_future(preload()))
-                self._link = await opened.open(self.target)
+                self._connection = await opened.open(self.target)
                 self._lives += 1
             elif self._missed:
                 self._lives += 1  # it did not listen for a while: it is another process now
             self._missed = False
-            return self._link
+            return self._connection
 
     async def _drop(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
 
 def _good(judged: Verdict) -> dict[str, Json]:

@@ -29,7 +29,7 @@ from agentrun.runner.tools.verdict import (
 from agentrun.workspace.protocol import INTERNAL_PREFIX, META_GENERATION, META_NOT_SENT
 
 if TYPE_CHECKING:
-    from agentrun.runner.tools.link import Link
+    from agentrun.runner.tools.connection import Connection
 
 _CALL = "call a tool"
 
@@ -58,10 +58,12 @@ class Servers:
                 return _refusal("arguments must be a JSON object")
             exchanges: list[Exchange] = []
 
-            async def send(link: Link) -> Verdict:
+            async def send(connection: Connection) -> Verdict:
                 exchange = Exchange(may_send, call.key, call.timeout_ms / 1000)
                 exchanges.append(exchange)
-                return await link.call(call.tool, arguments, call_meta(call, not_after), exchange)
+                return await connection.call(
+                    call.tool, arguments, call_meta(call, not_after), exchange
+                )
 
             started = self._clock()
             judged = await self._reach(server, _CALL, send)
@@ -93,8 +95,8 @@ class Servers:
     async def _list(self, name: str) -> list[OfferedTool]:
         server = self._server(name)
 
-        async def ask(link: Link) -> Verdict:
-            found, judged = await link.tools()
+        async def ask(connection: Connection) -> Verdict:
+            found, judged = await connection.tools()
             tools[:] = found
             return judged
 
@@ -121,7 +123,7 @@ class Servers:
             raise _unavailable(server, "restore the workspace", error) from None
 
     async def _reach(
-        self, server: Server, attempted: str, work: Callable[[Link], Awaitable[Verdict]]
+        self, server: Server, attempted: str, work: Callable[[Connection], Awaitable[Verdict]]
     ) -> Verdict:
         try:
             return await server.patiently(work)

@@ -55,7 +55,7 @@ class Silent:
 
 class Unreachable(Exception):
     """Nothing was executed. ``again``: worth another try soon. ``lost``: the connection's session is
-    gone and a new connection is needed. ``down``: nobody listened. ``wish``: seconds the server asked
+    gone and a new connection is needed. ``down``: nobody listened. ``retry_after``: seconds the server asked
     for."""
 
     def __init__(
@@ -65,14 +65,14 @@ class Unreachable(Exception):
         again: bool = True,
         lost: bool = False,
         down: bool = False,
-        wish: float | None = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(why)
         self.why = why
         self.again = again
         self.lost = lost
         self.down = down
-        self.wish = wish
+        self.retry_after = retry_after
 
 
 class Forbidden(Exception):
@@ -125,8 +125,8 @@ def _refused(exchange: Exchange, status: int, *, session: bool) -> None:
         raise Unreachable("its session is gone", lost=True)
     if status in REFUSED_FOR_GOOD:
         raise Unreachable(f"HTTP {status}", again=False)
-    if status in REFUSED_FOR_NOW or (status == 503 and exchange.wish is not None):
-        raise Unreachable(f"HTTP {status}", wish=exchange.wish)
+    if status in REFUSED_FOR_NOW or (status == 503 and exchange.retry_after is not None):
+        raise Unreachable(f"HTTP {status}", retry_after=exchange.retry_after)
 
 
 def _why(exchange: Exchange) -> str:

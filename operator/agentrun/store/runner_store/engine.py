@@ -99,7 +99,7 @@ class Engine:
         self._failures = 0
         self._job_turn = False
         self._appended = 0
-        self._wishes: tuple[object, ...] = ()
+        self._control_columns: tuple[object, ...] = ()
         self._used_at = 0.0
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
@@ -327,8 +327,8 @@ class Engine:
 
     def _extended(self, sent: float, answer: Answer) -> None:
         self.lease.answered = sent
-        if answer.wishes() != self._wishes:
-            self._wishes = answer.wishes()
+        if answer.control_columns() != self._control_columns:
+            self._control_columns = answer.control_columns()
             self._controlled(answer.control())
 
     def _controlled(self, control: Control) -> None:

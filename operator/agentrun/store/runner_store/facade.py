@@ -131,16 +131,16 @@ class PostgresRunnerStore:
         await self._ask("release", self._engine.release, patience=self._ttl / 6)
 
     def control(self) -> Control:
-        """The operator's latest wishes. Raises what ended the hold, once it has ended."""
+        """What the operator wants, by the latest answer. Raises what ended the hold, once it has ended."""
         if self._engine.lost is not None:
             raise self._engine.lost
         control = self._engine.lease.control
         if control is None:
-            raise StoreRefused("nothing was claimed yet", attempted="read the operator's wishes")
+            raise StoreRefused("nothing was claimed yet", attempted="read what the operator wants")
         return control
 
     async def control_changed(self, known: Control) -> Control:
-        """Wait until the wishes differ from ``known``; raises what ended the hold."""
+        """Wait until that differs from ``known``; raises what ended the hold."""
         while True:
             future: asyncio.Future[None] = self._loop.create_future()
             self._news.add(future)

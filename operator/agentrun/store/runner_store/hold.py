@@ -54,12 +54,12 @@ class Answer(NamedTuple):
     budget_active_s: int | None
     lease_ms: int | None
 
-    def wishes(self) -> tuple[object, ...]:
+    def control_columns(self) -> tuple[object, ...]:
         """The columns that make the control, to see cheaply whether it changed."""
         return self[6:]
 
     def control(self) -> Control:
-        """The operator's wishes; only of an answer that is ok."""
+        """What the operator wants; only of an answer that is ok."""
         return Control(
             requested=Requested(self.requested or "run"),
             requested_reason=self.requested_reason or "",

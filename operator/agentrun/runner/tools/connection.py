@@ -42,7 +42,7 @@ for _name in ("mcp", "httpx2", "httpcore2"):
 _otel._tracer = NoOpTracer()  # noqa: SLF001 - the SDK has no switch: no spans, no traceparent in _meta
 
 
-class Link:
+class Connection:
     """See the module. Once it is not ``alive`` any more it stays so; open another one."""
 
     def __init__(self, target: Target) -> None:
@@ -57,23 +57,25 @@ class Link:
         self._listed = False
 
     @classmethod
-    async def open(cls, target: Target) -> Link:
+    async def open(cls, target: Target) -> Connection:
         """Connect and shake hands. Raises Unreachable."""
         if target.kind is Kind.WORKSPACE and target.socket is None:
             raise Unreachable("the socket of the workspace was not given", again=False)
-        link = cls(target)
+        connection = cls(target)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        link._owner = asyncio.create_task(link._own(ready), name=f"tool server {target.name}")
+        connection._owner = asyncio.create_task(
+            connection._own(ready), name=f"tool server {target.name}"
+        )
         try:
             async with asyncio.timeout(_CONNECT):
                 await asyncio.shield(ready)
         except TimeoutError:
-            await link.close()
+            await connection.close()
             raise Unreachable(f"no handshake within {_CONNECT:g} s") from None
         except BaseException:
-            await link.close()
+            await connection.close()
             raise
-        return link
+        return connection
 
     @property
     def alive(self) -> bool:

@@ -10,7 +10,7 @@ from agentrun.workspace.outcome import Refused
 MAX_FILES: Final = 10_000
 
 
-class Room:
+class Usage:
     """Bytes and files in use, counted once and then kept up by every change.
 
     Only this server writes to the tree. If something else did, the count may be too high, so a
