@@ -323,6 +323,21 @@ class TestContent:
         assert shown.truncated
         assert asks_the_same(approval(asked), asked)
 
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"\xff\x00[",
+            b"{",
+            b"[" * 100_000,
+            b'{"agent":"no agent!"}',
+            b'{"agent":7,"task":[]}',
+        ],
+    )
+    def test_forged_content_becomes_an_object_all_the_same(self, content: bytes) -> None:
+        asked = request(content=content)
+        assert asks_the_same(approval(asked), asked)
+
     def test_a_lone_surrogate_does_not_stop_it(self) -> None:
         shown = content_of(request(content=canonical_json({"text": "a\ud800b"})))
         assert shown.text == "a\ufffdb"

@@ -280,6 +280,16 @@ def test_usage_is_the_sum_of_the_row() -> None:
     )
 
 
+@pytest.mark.parametrize("count", [-1, -(2**63), 10**15 + 1, 2**63 - 1])
+def test_a_count_that_cannot_be_shown_does_not_hide_the_end_of_the_run(count: int) -> None:
+    priced = spec(pricing={"inputPerMTok": "3", "outputPerMTok": "15"})
+    ended = terminal_row(totals=TotalsRow(*[count] * 7))
+    status = shown(world(row=ended, spec=priced))
+    assert status.phase == "Succeeded"
+    assert status.usage is not None
+    assert 0 <= status.usage.total_tokens <= 10**15
+
+
 def test_no_cost_without_a_price() -> None:
     usage = shown(world()).usage
     assert usage is not None

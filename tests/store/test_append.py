@@ -347,6 +347,40 @@ async def test_a_fenced_owner_still_learns_what_landed(
     assert answer.write_id is not None
 
 
+@pytest.mark.parametrize("wait_ms", [9 * 10**15, 2**62, 2**63 - 1])
+async def test_a_wait_beyond_all_calendars_leaves_the_run_readable(
+    world: World, wait_ms: int
+) -> None:
+    runner, claim = await world.active()
+    await runner.append(commit("run/suspend"), totals(), end=replace(SUSPENDED, wait_ms=wait_ms))
+    row = await world.row(claim.run_uid)
+    assert row.retry_at is not None
+    assert 300 < (row.retry_at - row.db_now).days < 400
+    assert claim.run_uid in {
+        one.run_uid for one in await world.operator.unfinished(world.installation)
+    }
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"scope": "Bogus"},
+        {"boundary": ""},
+        {"boundary": "b" * 513},
+        {"content_hash": ""},
+        {"content_hash": "G" * 64},
+    ],
+)
+async def test_a_question_that_no_approval_could_show_is_refused(
+    world: World, forged: dict[str, str]
+) -> None:
+    runner, claim = await world.active()
+    asked = replace(question(claim.run_uid), **forged)  # type: ignore[arg-type]
+    with pytest.raises(StoreRefused):
+        await runner.append(commit("approval/request", approvals=(asked,)), totals())
+    assert (await world.row(claim.run_uid)).pending_approvals == ()
+
+
 async def test_a_runner_cannot_revoke_or_un_suspend_itself(
     world: World, sql: psycopg.Connection
 ) -> None:

@@ -51,7 +51,7 @@ def question(run_uid: str, boundary: str = "main/1/1/0", ordinal: int = 1) -> Qu
         boundary=boundary,
         ordinal=ordinal,
         content=b'{"tool":"ops.restart"}',
-        content_hash="c0ffee",
+        content_hash="c0ffee" + "0" * 58,
         reason="restarts production",
     )
 

@@ -49,7 +49,8 @@ def _small_enough(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
 Flag = Annotated[bool, Strict()]
 Int = Annotated[int, Strict()]
-Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000_000_000_000)]
+COUNT_MAX = 1_000_000_000_000_000
+Count = Annotated[int, Strict(), Field(ge=0, le=COUNT_MAX)]
 Positive = Annotated[int, Strict(), Field(ge=1, le=1_000_000_000_000)]
 Seconds = Annotated[int, Strict(), Field(ge=1, le=315_360_000)]
 

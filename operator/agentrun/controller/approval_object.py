@@ -6,6 +6,8 @@ object that shows anything else is never consumed as it is (H38).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from datetime import timedelta
 
 from agentrun.api import (
@@ -24,6 +26,7 @@ from agentrun.api import (
     Scope,
 )
 from agentrun.api.approval import CONTENT_MAX
+from agentrun.api.bounds import AGENT
 from agentrun.api.names import approval_name, run_labels
 from agentrun.cluster.owner import owner_reference
 from agentrun.run.exact import parse_json
@@ -38,6 +41,7 @@ STATE_OF = {
     Decision.FAIL: ApprovalState.DENIED,
 }
 NOTE_MAX = 1024
+AGENT_MAX = 63
 
 
 def approval_object(run: AgentRun, spec: AgentRunSpec, request: ApprovalRow) -> Approval:
@@ -72,13 +76,12 @@ def approval_object(run: AgentRun, spec: AgentRunSpec, request: ApprovalRow) -> 
 
 def content_of(request: ApprovalRow) -> ApprovalContent:
     """The part of the row's content that is shown; longer text is cut and marked truncated."""
-    value = parse_json(request.content)
-    fields = value if isinstance(value, dict) else {"text": value}
+    fields = _fields(request.content)
     arguments, text = _text(fields.get("argumentsJSON")), _text(fields.get("text"))
     return ApprovalContent(
         tool=_text(fields.get("tool"))[:192],
         arguments_json=arguments[:CONTENT_MAX],
-        agent=_text(fields.get("agent")),
+        agent=_agent(_text(fields.get("agent"))),
         task=_text(fields.get("task"))[:63],
         call_id=_text(fields.get("callId"))[:256],
         text=text[:CONTENT_MAX],
@@ -106,6 +109,19 @@ def decided_state(approval: Approval) -> ApprovalState:
     """What its decision comes to; Closed when nobody decided."""
     decision = approval.spec.decision
     return ApprovalState.CLOSED if decision is None else STATE_OF[decision]
+
+
+def _fields(content: bytes) -> Mapping[str, object]:
+    """A runner wrote them: what is no JSON is shown as such, not met with an error for ever."""
+    try:
+        value = parse_json(content)
+    except ValueError:
+        return {"text": "[the content is not JSON and cannot be shown]"}
+    return value if isinstance(value, dict) else {"text": value}
+
+
+def _agent(name: str) -> str:
+    return name if len(name) <= AGENT_MAX and re.fullmatch(AGENT, name) else ""
 
 
 def _text(value: object) -> str:

@@ -15,6 +15,7 @@ from agentrun.api import (
     TaskStatus,
     TaskSummary,
 )
+from agentrun.api.bounds import COUNT_MAX
 from agentrun.api.status import LIST_MAX
 from agentrun.cluster.values import PodView
 from agentrun.controller.summary import word
@@ -99,6 +100,11 @@ def span(text: str) -> str:
     return text if _SPAN.fullmatch(text) else ""
 
 
+def count(number: int) -> int:
+    """A count as far as a status can hold it."""
+    return min(max(number, 0), COUNT_MAX)
+
+
 def tasks(spec: AgentRunSpec, row: RunRow | None, phase: Phase) -> tuple[TaskStatus, ...]:
     """All tasks. A ``prompt`` is the single task ``main``."""
     known = TASK_OF[phase]
@@ -109,7 +115,7 @@ def tasks(spec: AgentRunSpec, row: RunRow | None, phase: Phase) -> tuple[TaskSta
                 name=MAIN_TASK,
                 agent=agent.name if agent is not None else "",
                 phase=known,
-                turns=row.totals.turns if row is not None else 0,
+                turns=count(row.totals.turns) if row is not None else 0,
                 tries=1 if row is not None and row.attempt > 0 else 0,
             ),
         )

@@ -135,16 +135,17 @@ def _position(spec: AgentRunSpec) -> Position | None:
 
 
 def _usage(spec: AgentRunSpec, row: RunRow) -> Usage:
+    """The sums, as far as a status can show them: they are what a runner, and its provider, say."""
     totals = row.totals
     return Usage(
-        turns=totals.turns,
-        tool_calls=totals.tool_calls,
-        input_tokens=totals.input_tokens,
-        output_tokens=totals.output_tokens,
-        cache_read_tokens=totals.cache_read_tokens,
-        cache_write_tokens=totals.cache_write_tokens,
-        total_tokens=totals_of(totals).tokens,
-        cost_usd=dollars(totals.cost) if spec.pricing is not None else None,
+        turns=history.count(totals.turns),
+        tool_calls=history.count(totals.tool_calls),
+        input_tokens=history.count(totals.input_tokens),
+        output_tokens=history.count(totals.output_tokens),
+        cache_read_tokens=history.count(totals.cache_read_tokens),
+        cache_write_tokens=history.count(totals.cache_write_tokens),
+        total_tokens=history.count(totals_of(totals).tokens),
+        cost_usd=dollars(max(totals.cost, 0)) if spec.pricing is not None else None,
     )
 
 

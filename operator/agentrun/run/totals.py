@@ -10,6 +10,9 @@ from agentrun.run.records import AssistantMessage, Record, ToolResult, Usage
 from agentrun.run.state import Totals
 
 PICO = 10**12
+LARGEST = 2**63 - 1
+"""What the store's integers hold: nine million dollars in picodollars. A sum stops there, because a
+provider may count what it likes, and a sum that could not be stored would stop the run for good."""
 _PER_MTOK = 10**6
 
 
@@ -24,12 +27,13 @@ def after(totals: Totals, records: Iterable[Record]) -> Totals:
 def count(totals: Totals, record: Record) -> None:
     """Add one record in place."""
     if isinstance(record, AssistantMessage):
+        usage = record.usage
         totals.turns += 1
-        totals.input_tokens += record.usage.input_tokens
-        totals.output_tokens += record.usage.output_tokens
-        totals.cache_read_tokens += record.usage.cache_read_tokens
-        totals.cache_write_tokens += record.usage.cache_write_tokens
-        totals.cost += record.cost
+        totals.input_tokens = _sum(totals.input_tokens, usage.input_tokens)
+        totals.output_tokens = _sum(totals.output_tokens, usage.output_tokens)
+        totals.cache_read_tokens = _sum(totals.cache_read_tokens, usage.cache_read_tokens)
+        totals.cache_write_tokens = _sum(totals.cache_write_tokens, usage.cache_write_tokens)
+        totals.cost = _sum(totals.cost, record.cost)
     elif isinstance(record, ToolResult):
         totals.tool_calls += 1
 
@@ -55,6 +59,10 @@ def cost(usage: Usage, pricing: Pricing | None) -> int:
 def picodollars(dollars: Decimal | str) -> int:
     """A decimal amount of US dollars in picodollars, rounded half up."""
     return int((Decimal(dollars) * PICO).to_integral_value(ROUND_HALF_UP))
+
+
+def _sum(total: int, more: int) -> int:
+    return min(total + more, LARGEST)
 
 
 def _or(price: str | None, default: Decimal) -> Decimal:

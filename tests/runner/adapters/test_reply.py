@@ -69,6 +69,16 @@ def test_a_block_of_an_unknown_type_survives_with_everything_in_it() -> None:
     assert got.content == [{**opening, "layers": [1, 2, 3], "note": "ab", "done": True}]
 
 
+@pytest.mark.parametrize("field", ["input_tokens", "output_tokens", "cache_read_input_tokens"])
+def test_a_count_of_tokens_that_cannot_be_is_a_broken_stream(field: str) -> None:
+    assembly = Assembly()
+    event = {"type": "message_start", "message": {"usage": {field: 10**16}}}
+    with pytest.raises(TryFailed) as caught:
+        assembly.take("message_start", json.dumps(event))
+    assert caught.value.fault.kind is Kind.AGAIN
+    assert "counts more tokens" in caught.value.fault.why
+
+
 def test_citations_gather() -> None:
     cited = [{"type": "citations_delta", "citation": {"n": n}} for n in (1, 2)]
     got = reply(

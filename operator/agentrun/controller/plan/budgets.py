@@ -11,12 +11,9 @@ from agentrun.api import AgentRunSpec, OnExceeded
 from agentrun.controller.plan.facts import charged, elapsed
 from agentrun.run.budgets import exceeded
 from agentrun.run.state import Totals
-from agentrun.run.totals import picodollars
+from agentrun.run.totals import LARGEST, picodollars
 from agentrun.run.values import Limits
 from agentrun.store.rows import Budgets, RunRow, RunState, TotalsRow
-
-LARGEST = 2**63 - 1
-"""What the store's integers hold: nine million dollars in picodollars."""
 
 
 def budgets_of(spec: AgentRunSpec) -> Budgets:

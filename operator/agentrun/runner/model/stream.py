@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from agentrun.api.bounds import COUNT_MAX
 from agentrun.run.records import Json, Usage
 from agentrun.runner.model.faults import Fault, Kind, TryFailed, judge_event
 
@@ -116,6 +117,8 @@ class Assembly:
         for name, ours in _COUNTS.items():
             value = usage.get(name) if isinstance(usage, dict) else None
             if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+                if value > COUNT_MAX:
+                    broken("it counts more tokens than there can be")
                 self.counts[ours] = value
 
     def _fail(self, event: dict[str, Json]) -> NoReturn:

@@ -179,15 +179,17 @@ CREATE TABLE agentrun.attempt_secret (
 );
 
 -- Questions to people, written in the statement that commits the request. The runner names them, so
--- a name counts within its run only: nobody can take one that another run will need.
+-- a name counts within its run only: nobody can take one that another run will need. What no Approval
+-- could show is refused here, where the runner hears of it, and not by the operator for ever after.
 CREATE TABLE agentrun.approval (
   id               text COLLATE "C" NOT NULL CHECK (octet_length(id) <= 128),
   run_uid          text COLLATE "C" NOT NULL,
-  scope            text NOT NULL,
-  boundary         text NOT NULL,
+  scope            text COLLATE "C" NOT NULL
+                   CHECK (scope IN ('Tool', 'Plan', 'Round', 'Task', 'Outcome', 'Question')),
+  boundary         text NOT NULL CHECK (length(boundary) BETWEEN 1 AND 512),
   ordinal          integer NOT NULL,
   content          bytea NOT NULL CHECK (octet_length(content) <= 16777216),
-  content_hash     text COLLATE "C" NOT NULL,
+  content_hash     text COLLATE "C" NOT NULL CHECK (content_hash ~ '^[0-9a-f]{64}$'),
   reason           text NOT NULL DEFAULT '',
   state            text COLLATE "C" NOT NULL DEFAULT 'Pending'
                    CHECK (state IN ('Pending', 'Approved', 'Denied', 'Answered', 'Expired',

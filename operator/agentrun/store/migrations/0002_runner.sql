@@ -300,6 +300,7 @@ $$;
 
 -- The rest of what an attempt's own last commit does, once per attempt: reason and times, the end
 -- of the attempt (nobody's fault), and for an outcome the questions nobody has to answer any more.
+-- No wait is longer than a year: times beyond the year 9999 are none that a program could read.
 CREATE FUNCTION agentrun.settle(p_run_uid text, p_state text, p_reason text, p_message text,
                                 p_preview text, p_wait_ms bigint, p_now timestamptz)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -310,7 +311,7 @@ BEGIN
   UPDATE agentrun.run AS u SET
     reason = left(p_reason, 128), message = left(p_message, 4096), preview = left(p_preview, 4096),
     retry_at = CASE WHEN p_state = 'Suspended' AND p_wait_ms > 0
-                 THEN p_now + p_wait_ms * interval '1 millisecond' END,
+                 THEN p_now + least(p_wait_ms, 31536000000) * interval '1 millisecond' END,
     suspended_at = CASE WHEN p_state = 'Suspended' THEN p_now END,
     finished_at = CASE WHEN p_state <> 'Suspended' THEN p_now END,
     active_ms = u.active_ms
