@@ -13,7 +13,7 @@ import yaml
 from tests.cli.conftest import agentrun
 from tests.cli.runs import PLAIN, PLAIN_SCRIPT
 
-from agentrun.cli.driving import driven, driving
+from agentrun.cli.driver_lock import driven, driving
 from agentrun.cli.local_operator import LocalOperator
 from agentrun.cluster.port import Cluster
 from agentrun.cluster.values import ContainerEnd, ObjectKey, PodView

@@ -12,8 +12,8 @@ from tests.cli.conftest import Ran, Shell, started
 from tests.cli.runs import PLAIN, PLAIN_SCRIPT
 
 from agentrun.api import AgentRun, Approval
-from agentrun.cli.going_on import Again, say_what_to_do
-from agentrun.cli.local_run import _gone_well, _verdict
+from agentrun.cli.hints import Again, say_what_to_do
+from agentrun.cli.run import _gone_well, _verdict
 from agentrun.cli.where import Where
 from agentrun.cluster.port import UserCluster
 from agentrun.cluster.values import EventView, ObjectKey

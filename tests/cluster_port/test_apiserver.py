@@ -17,7 +17,7 @@ from agentrun.cluster.kube.adapter import KubeCluster
 from agentrun.cluster.kube.connect import connect
 from agentrun.cluster.kube.containers import PodDefaults
 from agentrun.cluster.kube.pod_manifest import pod_manifest
-from agentrun.cluster.reading import readable
+from agentrun.cluster.parse import readable
 from agentrun.cluster.values import ClusterEvent, ObjectKey
 from agentrun.errors import Forbidden, NotFound, Rejected, UsageError
 

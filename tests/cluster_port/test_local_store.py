@@ -510,7 +510,7 @@ async def test_the_watch_survives_a_file_that_is_locked_for_long(
     cluster: LocalCluster, user: LocalUserCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It once ended ``agentrun run``."""
-    monkeypatch.setattr("agentrun.cluster.local.changes.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("agentrun.cluster.local.watch.RETRY_SECONDS", 0.01)
     settle, locked = cluster.state.settle, [ClusterUnavailable("database is locked")]
 
     def settle_once_more(**how: Any) -> None:

@@ -37,7 +37,7 @@ from agentrun.api import (
     TaskPhase,
     TaskStatus,
 )
-from agentrun.api.fit import STATUS_MAX, size
+from agentrun.api.status_size import STATUS_MAX, size
 from agentrun.controller.history import most_telling
 from agentrun.controller.status import needs_patch, project
 from agentrun.controller.world import Trouble, World

@@ -29,7 +29,7 @@ from agentrun.api import (
     Decision,
     Reason,
 )
-from agentrun.api.fit import STATUS_MAX, size
+from agentrun.api.status_size import STATUS_MAX, size
 from agentrun.cluster.values import ContainerEnd, PodView
 from agentrun.controller.actions import (
     Charge,

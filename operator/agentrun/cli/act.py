@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agentrun.api import Decision, Reason
-from agentrun.cli.going_on import say_who_takes_it_up
+from agentrun.cli.hints import say_who_takes_it_up
 from agentrun.cli.where import Where, placed
 
 HELD_BY_OTHERS = frozenset({Reason.APPROVAL_PENDING, Reason.BUDGET_EXCEEDED})

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentrun.cli.driving import driven, driving
+from agentrun.cli.driver_lock import driven, driving
 from agentrun.cli.postgres import Dsns, local_postgres
-from agentrun.cli.scripted import start_scripted_model, stop_scripted_model
+from agentrun.cli.scripted_model import start_scripted_model, stop_scripted_model
 from agentrun.cli.where import Where, no_database
 from agentrun.cluster.environment import MODEL_URL
 from agentrun.cluster.port import Cluster

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from agentrun import __version__
-from agentrun.cli import act, dev, later, local_run, read, record, serve
+from agentrun.cli import act, dev, entrypoints, read, record, run, unavailable
 from agentrun.cli.where import Where
 from agentrun.errors import AgentRunError, NotFound
 
@@ -25,9 +25,9 @@ def program(context: click.Context) -> None:
     context.obj = Where(cluster=Path(sys.argv[0]).name.startswith("kubectl-"))
 
 
-for command in (*local_run.COMMANDS, *read.COMMANDS, *act.COMMANDS, *record.COMMANDS):
+for command in (*run.COMMANDS, *read.COMMANDS, *act.COMMANDS, *record.COMMANDS):
     program.add_command(command)
-for command in (*serve.COMMANDS, *dev.COMMANDS, *later.COMMANDS):
+for command in (*entrypoints.COMMANDS, *dev.COMMANDS, *unavailable.COMMANDS):
     program.add_command(command)
 
 

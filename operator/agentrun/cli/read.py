@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from agentrun.api import AgentRun, Approval, ConditionType, Phase, Usage
-from agentrun.cli.going_on import say_who_takes_it_up
+from agentrun.cli.hints import say_who_takes_it_up
 from agentrun.cli.output import (
     age,
     as_text,
@@ -19,7 +19,7 @@ from agentrun.cli.output import (
     show,
     visible,
 )
-from agentrun.cli.typed import Duration
+from agentrun.cli.parameters import Duration
 from agentrun.cli.where import Where, placed
 from agentrun.errors import NotFound, UsageError
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from agentrun.cli.typed import bare
+from agentrun.cli.parameters import bare
 from agentrun.cluster.port import UserCluster
 from agentrun.errors import StoreUnavailable, UsageError
 from agentrun.run.log import Log, blob_names

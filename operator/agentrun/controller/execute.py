@@ -27,7 +27,7 @@ from agentrun.controller.plan.facts import seen
 from agentrun.controller.pods import confirm_pod, delete_pod, purge_secrets
 from agentrun.controller.world import World
 from agentrun.errors import ClusterError, Conflict, NotFound
-from agentrun.run.shown import shown
+from agentrun.run.display import shown
 
 log = logging.getLogger(__name__)
 

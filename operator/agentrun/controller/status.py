@@ -14,9 +14,9 @@ from agentrun.api import (
     Reason,
     Usage,
 )
-from agentrun.api.fit import fitted
 from agentrun.api.names import approval_name
 from agentrun.api.status import LIST_MAX, MESSAGE_MAX, RESULT_MAX
+from agentrun.api.status_size import fitted
 from agentrun.controller import history
 from agentrun.controller.conditions import conditions
 from agentrun.controller.plan.budgets import totals_of

@@ -25,7 +25,7 @@ from agentrun.api.names import (
     VERSION,
 )
 from agentrun.cluster.kube.views import pod_view
-from agentrun.cluster.reading import readable
+from agentrun.cluster.parse import readable
 from agentrun.controller.app import Operator
 from agentrun.controller.cache import object_key
 from agentrun.errors import ClusterUnavailable

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from agentrun.run.display import shown
 from agentrun.run.exact import canonical_json, exact_json, sha256_hex
 from agentrun.run.identity import approval_request_id, task_of_path
 from agentrun.run.records import Json
-from agentrun.run.shown import shown
 from agentrun.run.state import Call
 from agentrun.run.values import Question
 

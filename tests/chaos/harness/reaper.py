@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from agentrun.cli.scripted import stop_scripted_model
+from agentrun.cli.scripted_model import stop_scripted_model
 from agentrun.cluster.local.open import open_local_cluster
 from agentrun.errors import AgentRunError
 from agentrun.store.embedded import EmbeddedPostgres

@@ -27,7 +27,7 @@ from agentrun.api import (
     TaskSummary,
     Usage,
 )
-from agentrun.api.fit import STATUS_MAX, fitted, size
+from agentrun.api.status_size import STATUS_MAX, fitted, size
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 TRACE, SPAN = "a" * 32, "b" * 16

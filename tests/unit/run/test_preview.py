@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentrun.api.status import RESULT_MAX
 from agentrun.run.boundaries.settle import PREVIEW
-from agentrun.run.shown import shown
+from agentrun.run.display import shown
 
 
 def test_a_cut_preview_says_so_within_what_the_status_holds() -> None:

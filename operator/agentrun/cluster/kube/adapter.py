@@ -29,7 +29,7 @@ from agentrun.cluster.kube.resources import (
 )
 from agentrun.cluster.kube.rest import Resource, Rest
 from agentrun.cluster.kube.views import owner_uid, pod_view, secret_view
-from agentrun.cluster.reading import parsed, readable
+from agentrun.cluster.parse import parsed, readable
 from agentrun.cluster.values import (
     AttemptPod,
     AttemptSecret,

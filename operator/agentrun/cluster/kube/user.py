@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agentrun.api import AgentRun, Approval, Decision
 from agentrun.api.names import LABEL_RUN, RUNNER_CONTAINER
-from agentrun.cluster.deciding import check_open
+from agentrun.cluster.decisions import check_open
 from agentrun.cluster.kube.resources import (
     APPROVALS,
     CONFIGS,
@@ -20,7 +20,7 @@ from agentrun.cluster.kube.resources import (
 )
 from agentrun.cluster.kube.rest import APPLY, MERGE, Rest
 from agentrun.cluster.kube.views import moment, pod_view
-from agentrun.cluster.reading import parsed, readable
+from agentrun.cluster.parse import parsed, readable
 from agentrun.cluster.values import Applied, EventView, ObjectKey, PodView
 from agentrun.errors import NotFound, Rejected
 

@@ -13,10 +13,10 @@ from agentrun.cluster.environment import ATTEMPT_ENTRY, DSN_ENTRY
 from agentrun.cluster.kube.containers import PodDefaults
 from agentrun.cluster.kube.pod_manifest import secret_manifest
 from agentrun.cluster.kube.views import pod_view, secret_view
-from agentrun.cluster.local.changes import Watcher
 from agentrun.cluster.local.pod_spec import Commands, local_pod_body, local_pod_file
 from agentrun.cluster.local.state import KILLED_BY_USER, LocalState
-from agentrun.cluster.reading import parsed, readable
+from agentrun.cluster.local.watch import Watcher
+from agentrun.cluster.parse import parsed, readable
 from agentrun.cluster.values import (
     AttemptPod,
     AttemptSecret,

@@ -17,7 +17,7 @@ from agentrun.api import (
     RunnerPod,
 )
 from agentrun.api.spec import MUTABLE_FIELDS, MUTABLE_LIMITS
-from agentrun.cluster.deciding import check_open
+from agentrun.cluster.decisions import check_open
 from agentrun.errors import Forbidden, Rejected
 
 Body = dict[str, Any]

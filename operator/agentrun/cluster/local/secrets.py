@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
+from agentrun.cluster.local.config_objects import texts
 from agentrun.cluster.local.files import private_folder, write_atomic
 from agentrun.cluster.local.folder import StateFolder
-from agentrun.cluster.local.plain import texts
 from agentrun.errors import Rejected
 
 ENTRY = re.compile(r"[-._a-zA-Z0-9]{1,253}")

@@ -22,11 +22,11 @@ from agentrun.cluster.local.admission import (
     parsed_run,
     reapplied,
 )
-from agentrun.cluster.local.plain import plain_metadata, texts
+from agentrun.cluster.local.config_objects import plain_metadata, texts
 from agentrun.cluster.local.secrets import entries_of
 from agentrun.cluster.local.state import ENDED, KILLED_BY_USER, LocalState
 from agentrun.cluster.local.store import key_of
-from agentrun.cluster.reading import parsed, readable
+from agentrun.cluster.parse import parsed, readable
 from agentrun.cluster.values import Applied, EventView, ObjectKey
 from agentrun.errors import AlreadyExists, InvalidSpec, NotFound, Rejected
 

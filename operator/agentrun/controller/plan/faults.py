@@ -13,8 +13,8 @@ from agentrun.api import Reason
 from agentrun.cluster.values import ContainerEnd, PodView
 from agentrun.controller.plan.facts import has_ended
 from agentrun.controller.world import World
+from agentrun.run.display import shown
 from agentrun.run.exact import parse_json
-from agentrun.run.shown import shown
 from agentrun.store.port import LEASE_EXPIRED, AttemptEnd
 from agentrun.store.rows import RunRow, RunState
 

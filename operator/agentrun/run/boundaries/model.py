@@ -6,6 +6,7 @@ from agentrun.api import AgentRunSpec, Position, Reason
 from agentrun.errors import ModelRefused, ModelUnavailable
 from agentrun.run.bookmarks import bookmark
 from agentrun.run.conversation import tool_uses
+from agentrun.run.display import shown
 from agentrun.run.exact import exact_json, unfit
 from agentrun.run.identity import task_of_path
 from agentrun.run.messages import told
@@ -18,7 +19,6 @@ from agentrun.run.records import (
     TaskStatus,
     ToolCall,
 )
-from agentrun.run.shown import shown
 from agentrun.run.state import State
 from agentrun.run.totals import cost
 from agentrun.run.values import Boundary, LastWord, ModelRequest, Reply, Requested

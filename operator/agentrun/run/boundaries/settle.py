@@ -9,6 +9,7 @@ from agentrun.api import AgentRunSpec, Position
 from agentrun.run.approvals import question_about
 from agentrun.run.bookmarks import bookmark
 from agentrun.run.boundaries.tool import call_of
+from agentrun.run.display import shown
 from agentrun.run.identity import result_ref
 from agentrun.run.messages import blocks_of
 from agentrun.run.policy import policy_for
@@ -23,7 +24,6 @@ from agentrun.run.records import (
     TurnEnd,
     UserMessage,
 )
-from agentrun.run.shown import shown
 from agentrun.run.state import Conversation, State, TaskPhase
 from agentrun.run.steps import (
     CloseRound,

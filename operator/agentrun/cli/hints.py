@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from agentrun.api import AgentRun, Approval, Reason
-from agentrun.cli.driving import driven
+from agentrun.cli.driver_lock import driven
 from agentrun.cli.output import visible
 from agentrun.cli.where import DEFAULT_STATE, Where
 

@@ -8,7 +8,7 @@ import click
 
 from agentrun.errors import UsageError
 
-LATER = {
+UNAVAILABLE = {
     "retry": "Start a new run from the last commit of a failed one.",
     "fork": "Start a new run from any commit of another.",
     "erase": "Erase the content of a finished run's record.",
@@ -16,7 +16,7 @@ LATER = {
 }
 
 
-def _later(verb: str, text: str) -> click.Command:
+def _unavailable(verb: str, text: str) -> click.Command:
     @click.command(
         verb,
         help=f"{text} Not available in this release.",
@@ -31,4 +31,4 @@ def _later(verb: str, text: str) -> click.Command:
     return refuse
 
 
-COMMANDS = tuple(_later(verb, text) for verb, text in LATER.items())
+COMMANDS = tuple(_unavailable(verb, text) for verb, text in UNAVAILABLE.items())

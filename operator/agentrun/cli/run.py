@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from agentrun.api import AgentRun, Approval, Phase, Reason
-from agentrun.cli.applying import apply_all, generated, in_their_namespace, unfinished
-from agentrun.cli.going_on import Again, say_what_to_do, say_who_takes_it_up
+from agentrun.cli.apply import apply_all, generated, in_their_namespace, unfinished
+from agentrun.cli.hints import Again, say_what_to_do, say_who_takes_it_up
 from agentrun.cli.local_operator import local_operator, prepare
 from agentrun.cli.manifests import Manifest, read_manifests
 from agentrun.cli.output import visible
