@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench import boundary, fresh, overwrite, parallel, restore, wal
-from bench.ground import Ground, grounds
 from bench.machine import load, machine
 from bench.peers import run as peers
-from bench.played import BOUNDARIES_A_TURN, Played, of_turns, play
+from bench.postgres import Ground, grounds
 from bench.report import tables
+from bench.sample_run import BOUNDARIES_A_TURN, Played, of_turns, play
 from bench.stats import Json
 from bench.targets import targets
 

@@ -15,9 +15,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import product
 
-from bench.ground import Ground, Operator, fill, operators
 from bench.pairs import TIMES, Pair, Samples, alone, whole
-from bench.played import Played, of_turns
+from bench.postgres import Ground, Operator, fill, operators
+from bench.sample_run import Played, of_turns
 from bench.stats import Json, ms, quiet, ratio, spread, summary
 from bench.writers import Bare, Direct
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from agentrun.store.runner_store import open_runner_store
-from bench.ground import Ground, operators
-from bench.played import Played
+from bench.postgres import Ground, operators
+from bench.sample_run import Played
 from bench.stats import Json, ratio, summary, timed
 from bench.writers import Bare, append_whole
 

@@ -9,7 +9,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.ground import Ground
+from bench.postgres import Ground
 from bench.stats import Json, ms, timed
 
 _PACKAGES = ("agentrun", "psycopg", "pydantic", "zstandard")

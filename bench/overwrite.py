@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from agentrun.run import codec
 from agentrun.run.fold import OPERATOR, RUNNER, fold
 from agentrun.run.state import State
-from bench.ground import Ground
-from bench.played import Played, first_records, of_turns
+from bench.postgres import Ground
+from bench.sample_run import Played, first_records, of_turns
 from bench.stats import Json, ms, ratio
 from bench.writers import Bare, connect, wal_position
 

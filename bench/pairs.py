@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from agentrun.store.runner_store.facade import PostgresRunnerStore
-from bench.played import Played
+from bench.sample_run import Played
 from bench.writers import Bare, Direct, append_whole
 
 Samples = dict[str, list[float]]

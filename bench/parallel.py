@@ -18,8 +18,8 @@ from typing import Any
 from agentrun.store.port import NewCommit
 from agentrun.store.rows import TotalsRow
 from agentrun.store.runner_store import Hold
-from bench.ground import Ground, open_store, operators
-from bench.played import Played
+from bench.postgres import Ground, open_store, operators
+from bench.sample_run import Played
 from bench.stats import Json, summary
 from bench.writers import Bare
 

@@ -24,8 +24,8 @@ from agentrun.runner.restore import folded, opened, restore
 from agentrun.store.port import Claim
 from agentrun.store.runner_store import Hold
 from agentrun.store.runner_store.facade import PostgresRunnerStore
-from bench.ground import Ground, Operator, fill, open_store, operators
-from bench.played import Played
+from bench.postgres import Ground, Operator, fill, open_store, operators
+from bench.sample_run import Played
 from bench.snapshots import Snapshots, fill_with_snapshots
 from bench.stats import Json, ms, ratio
 

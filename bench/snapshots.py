@@ -13,8 +13,8 @@ from agentrun.run.state import State
 from agentrun.runner.snapshots import Growth
 from agentrun.store.runner_store import Hold
 from agentrun.store.runner_store.facade import PostgresRunnerStore
-from bench.ground import CAPTURED
-from bench.played import Played, first_records
+from bench.postgres import CAPTURED
+from bench.sample_run import Played, first_records
 
 
 @dataclass(slots=True)

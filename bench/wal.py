@@ -14,8 +14,8 @@ from pathlib import Path
 import psycopg
 from tests.store.proxy import Proxy
 
-from bench.ground import Ground, Operator, operators
-from bench.played import Played, of_turns
+from bench.postgres import Ground, Operator, operators
+from bench.sample_run import Played, of_turns
 from bench.stats import Json
 from bench.writers import Bare, Direct, wal_position
 

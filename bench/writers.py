@@ -22,7 +22,7 @@ from agentrun.store.runner_store.appending import statement
 from agentrun.store.runner_store.facade import PostgresRunnerStore
 from agentrun.store.runner_store.hold import Answer
 from agentrun.store.runner_store.ledger import Entry, Group
-from bench.played import Played
+from bench.sample_run import Played
 
 _INSERT: LiteralString = "INSERT INTO bench.bare (run_uid, seq, body) VALUES (%s, %s, %b)"
 

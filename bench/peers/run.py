@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentrun.run.records import AssistantMessage, ToolResult
-from bench.ground import Ground
-from bench.played import Played, of_turns
+from bench.postgres import Ground
+from bench.sample_run import Played, of_turns
 from bench.stats import Json
 
 SCRIPTS = {"langgraph": "bench.peers.langgraph_full", "dbos": "bench.peers.dbos_steps"}

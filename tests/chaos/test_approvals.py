@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.chaos.harness import oracle
+from tests.chaos.harness.concurrent_tests import overlapping
 from tests.chaos.harness.grounds import Grounds
 from tests.chaos.harness.oracle import Trail
-from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.scene import Scene, scene
 from tests.chaos.harness.scenes import GATE, USAGE, gated, note
 from tests.chaos.harness.stage import failpoint, fired

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests.chaos.harness import oracle
+from tests.chaos.harness.concurrent_tests import overlapping
 from tests.chaos.harness.grounds import Grounds
 from tests.chaos.harness.oracle import Trail
-from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.scene import scene
 from tests.chaos.harness.scenes import long
 from tests.chaos.harness.stage import failpoint

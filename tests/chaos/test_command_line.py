@@ -14,9 +14,9 @@ from pathlib import Path
 
 import yaml
 from tests.chaos.harness import oracle, scenes
+from tests.chaos.harness.concurrent_tests import overlapping
 from tests.chaos.harness.grounds import Grounds, remember
 from tests.chaos.harness.oracle import Trail, trail
-from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.reference import TURNS, undisturbed, undisturbed_long
 from tests.chaos.harness.stage import LOOK, PATIENCE, Stage
 from tests.peers.modelscripts import Script, save

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 from tests.chaos.harness import oracle
+from tests.chaos.harness.concurrent_tests import overlapping
 from tests.chaos.harness.grounds import Grounds
-from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.reference import undisturbed
 from tests.chaos.harness.scene import Scene, scene
 from tests.chaos.harness.scenes import USAGE, everything, long

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 from tests.chaos.harness import oracle, scenes
+from tests.chaos.harness.concurrent_tests import overlapping
 from tests.chaos.harness.grounds import Grounds
 from tests.chaos.harness.killer import kill_at_random
 from tests.chaos.harness.oracle import Trail, trail
-from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.reference import TURNS, new_seed, undisturbed, undisturbed_long
 from tests.chaos.harness.stage import failpoint, fired, stage
 

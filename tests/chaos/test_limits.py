@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.chaos.harness import oracle
+from tests.chaos.harness.concurrent_tests import overlapping
 from tests.chaos.harness.grounds import Grounds
-from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.scene import Scene, scene
 from tests.chaos.harness.scenes import everything, long
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 from tests.chaos.harness import oracle, scenes
+from tests.chaos.harness.concurrent_tests import overlapping
 from tests.chaos.harness.grounds import Grounds
 from tests.chaos.harness.operators import CLOCK, Made, note_pods, operators, pods_made
 from tests.chaos.harness.oracle import Trail, trail
-from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.reference import undisturbed
 from tests.chaos.harness.stage import Stage, failpoint, stage
 

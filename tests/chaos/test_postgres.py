@@ -9,9 +9,9 @@ from typing import LiteralString
 import psycopg
 import pytest
 from tests.chaos.harness import oracle, scenes
+from tests.chaos.harness.concurrent_tests import overlapping
 from tests.chaos.harness.grounds import Grounds, postgres
 from tests.chaos.harness.oracle import Trail, trail
-from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.stage import Stage, stage
 from tests.peers.toolserver import lines, requests_file
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 from tests.chaos.harness import oracle, scenes
+from tests.chaos.harness.concurrent_tests import overlapping
 from tests.chaos.harness.grounds import Grounds
 from tests.chaos.harness.oracle import Trail, trail
-from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.reference import undisturbed
 from tests.chaos.harness.stage import failpoint, stage
 

@@ -8,9 +8,9 @@ import os
 from random import Random
 
 from tests.chaos.harness import oracle
+from tests.chaos.harness.concurrent_tests import overlapping
 from tests.chaos.harness.grounds import Grounds, postgres
 from tests.chaos.harness.operators import operators
-from tests.chaos.harness.overlap import overlapping
 from tests.chaos.harness.reference import new_seed, undisturbed_storm
 from tests.chaos.harness.scene import scene
 from tests.chaos.harness.scenes import STORM_GATE, stormy

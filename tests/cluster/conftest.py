@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Final
 
 import pytest
-from tests.cluster import crowd as crowds
+from tests.cluster import concurrent_cases
 from tests.cluster.deploy import NAMESPACE, Installation
 from tests.cluster.harness import Cluster, Postgres, build_image
 from tests.cluster.harness.fixtures import cluster, postgres
@@ -22,26 +22,26 @@ INSTALLED: Final = pytest.StashKey[ExitStack]()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here needs the cluster; the first test may have to wait until it is up."""
-    crowds.in_order(items)
+    concurrent_cases.in_order(items)
     for item in items:
-        if item.path.is_relative_to(crowds.HERE):
+        if item.path.is_relative_to(concurrent_cases.HERE):
             item.add_marker(pytest.mark.cluster)
             item.add_marker(pytest.mark.timeout(3600))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test with a ground is played by the crowd, perhaps long before it is its turn."""
-    if not crowds.on_ground(pyfuncitem):
+    """A test with a ground is played among others, perhaps long before it is its turn."""
+    if not concurrent_cases.on_ground(pyfuncitem):
         return None
-    pyfuncitem.funcargs["crowd"].judge(pyfuncitem)
+    pyfuncitem.funcargs["cases"].judge(pyfuncitem)
     return True
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Uninstall on the way out of the folder, long before the session ends."""
-    if nextitem is None or not nextitem.path.is_relative_to(crowds.HERE):
+    if nextitem is None or not nextitem.path.is_relative_to(concurrent_cases.HERE):
         item.session.stash.get(INSTALLED, ExitStack()).close()
 
 
@@ -69,14 +69,16 @@ def stage(
 
 
 @pytest.fixture(scope="session")
-def crowd(stage: Stage, request: pytest.FixtureRequest) -> Iterator[crowds.Crowd]:
+def cases(
+    stage: Stage, request: pytest.FixtureRequest
+) -> Iterator[concurrent_cases.ConcurrentCases]:
     """Everybody who plays at the same time."""
-    everybody = crowds.Crowd(stage, request.session.items)
+    everybody = concurrent_cases.ConcurrentCases(stage, request.session.items)
     yield everybody
     everybody.close()
 
 
 @pytest.fixture
-def ground(crowd: crowds.Crowd) -> Ground | None:
+def ground(cases: concurrent_cases.ConcurrentCases) -> Ground | None:
     """A namespace of the case's own; it is made where the case is played."""
     return None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.property.odd import HALF, outcomes, replies
 from tests.property.oracle import refused, same, totals_of
-from tests.unit.run.play import Play, make_spec, offer, text
+from tests.unit.run.pure_runner import PureRunner, make_spec, offer, text
 
 from agentrun.errors import ModelRefused, ModelUnavailable
 from agentrun.run import boundaries, codec
@@ -47,7 +47,7 @@ class Runs(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.play = Play(make_spec(), lambda turn, request: text("unused"))
+        self.runner = PureRunner(make_spec(), lambda turn, request: text("unused"))
         self.flying: dict[Step, ModelRequest | None] = {}
         self.records: list[Record] = []
         self.questions: dict[str, Question] = {}
@@ -82,7 +82,7 @@ class Runs(RuleBasedStateMachine):
         if tokens is not None:
             agent["maxTokens"] = tokens
         always = [{"tools": gated, "approval": "Always", "onUnknown": unknown}] if gated else []
-        self.play = Play(
+        self.runner = PureRunner(
             make_spec(
                 agents=[agent],
                 toolPolicies=[*always, {"tools": ["ops.*"], "onUnknown": unknown}],
@@ -111,15 +111,15 @@ class Runs(RuleBasedStateMachine):
         step = data.draw(st.sampled_from(self.startable()))
         request = None
         if isinstance(step, CallModel):
-            request = build_request(self.state, self.play.spec, step.conversation)
+            request = build_request(self.state, self.runner.spec, step.conversation)
             assert refused(request.body) is None
         elif isinstance(step, RunTool):
-            call = boundaries.outgoing(self.state, self.play.spec, step.call)
+            call = boundaries.outgoing(self.state, self.runner.spec, step.call)
             assert len(call.key) <= 80
             self.sends[call.key] += 1
             self.commit(
                 boundaries.tool_started(
-                    self.state, self.play.spec, step.call, step.ordinal, call.timeout_ms
+                    self.state, self.runner.spec, step.call, step.ordinal, call.timeout_ms
                 )
             )
         self.flying[step] = request
@@ -142,7 +142,7 @@ class Runs(RuleBasedStateMachine):
             reply: Reply = data.draw(replies())
             self.commit(
                 boundaries.after_model(
-                    self.state, self.play.spec, step.conversation, request, reply
+                    self.state, self.runner.spec, step.conversation, request, reply
                 )
             )
 
@@ -188,63 +188,63 @@ class Runs(RuleBasedStateMachine):
     )
     def request(self, intent: Intent) -> None:
         """The user, or a budget."""
-        if self.play.intent.requested != "cancel":
-            self.play.intent = intent
+        if self.runner.intent.requested != "cancel":
+            self.runner.intent = intent
 
     @precondition(lambda self: self.state.totals.turns > 1)
     @rule(reason=st.sampled_from(["User", "Deadline", "Budget"]))
     def cancel(self, reason: str) -> None:
         """Latched."""
-        self.play.intent = Intent("cancel", reason)
+        self.runner.intent = Intent("cancel", reason)
 
     @precondition(lambda self: self.state.suspended and self.pending() and not self.ended())
     @rule(data=st.data(), decision=st.sampled_from(["Approve", "Approve", "Deny", "Stale"]))
     def decide(self, data: st.DataObject, decision: str) -> None:
         """A person decides, and the operator consumes it."""
         question = self.questions[data.draw(st.sampled_from(self.pending()))]
-        before = len(self.play.commits)
-        self.play.decide(question, decision, f"because {HALF}")
+        before = len(self.runner.commits)
+        self.runner.decide(question, decision, f"because {HALF}")
         self.landed(before)
 
     @precondition(lambda self: self.state.suspended and not self.pending() and not self.ended())
     @rule()
     def resume(self) -> None:
         """Nothing keeps the run suspended."""
-        self.play.intent = Intent()
+        self.runner.intent = Intent()
         self.mint()
 
     @precondition(lambda self: self.state.run_uid)
     @rule()
     def take_snapshot(self) -> None:
         """A snapshot of now."""
-        self.snapshot = (len(self.play.commits), codec.encode_state(self.state))
+        self.snapshot = (len(self.runner.commits), codec.encode_state(self.state))
 
     # What holds
 
     @invariant()
     def holds(self) -> None:
         """Everything that is promised."""
-        if self.play.commits:
+        if self.runner.commits:
             self.the_record_is_the_state()
             self.there_is_a_way_on()
             self.a_waiting_conversation_can_be_sent()
             self.no_call_is_settled_twice()
 
     def the_record_is_the_state(self) -> None:
-        folded = self.play.folded()
+        folded = self.runner.folded()
         assert same(folded, self.state)
         check(folded)
         if self.snapshot is not None:
             at, encoded = self.snapshot
             state = codec.decode_state(encoded.codec, encoded.body, encoded.blobs)
-            for origin, commit in self.play.commits[at:]:
+            for origin, commit in self.runner.commits[at:]:
                 fold(state, origin, codec.decode(commit.codec, commit.body, commit.blobs))
             assert same(state, self.state)
         assert self.state.totals == totals_of(self.records)
 
     def there_is_a_way_on(self) -> None:
-        steps = self.play.steps()
-        assert steps == self.play.steps()
+        steps = self.runner.steps()
+        assert steps == self.runner.steps()
         assert bool(steps) is self.working()
         assert len(steps) == len(set(steps))
         if any(isinstance(step, Suspend | Finish) for step in steps):
@@ -256,7 +256,7 @@ class Runs(RuleBasedStateMachine):
     def a_waiting_conversation_can_be_sent(self) -> None:
         for talk in self.state.conversations.values():
             if talk.phase is ConversationPhase.AWAITING_MODEL:
-                request = build_request(self.state, self.play.spec, talk.path)
+                request = build_request(self.state, self.runner.spec, talk.path)
                 assert refused(request.body) is None, refused(request.body)
 
     def no_call_is_settled_twice(self) -> None:
@@ -267,12 +267,12 @@ class Runs(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Left alone, any run comes to its end or waits for somebody."""
-        if not self.play.commits:
+        if not self.runner.commits:
             return
         self.flying.clear()
-        note(f"{len(self.play.commits)} commits, then it is left alone")
-        self.play.model = lambda turn, request: text("done")
-        self.play.run(limit=300)
+        note(f"{len(self.runner.commits)} commits, then it is left alone")
+        self.runner.model = lambda turn, request: text("done")
+        self.runner.run(limit=300)
         assert self.state.outcome is not None or self.state.suspended is not None
 
     # Help
@@ -286,7 +286,7 @@ class Runs(RuleBasedStateMachine):
 
     @property
     def state(self) -> State:
-        return self.play.state
+        return self.runner.state
 
     def ended(self) -> bool:
         return self.state.outcome is not None
@@ -302,7 +302,7 @@ class Runs(RuleBasedStateMachine):
             return []
         return [
             step
-            for step in self.play.steps()
+            for step in self.runner.steps()
             if isinstance(step, OUTSIDE) and step not in self.flying
         ]
 
@@ -318,11 +318,11 @@ class Runs(RuleBasedStateMachine):
 
     def mint(self) -> None:
         self.flying.clear()
-        before = len(self.play.commits)
+        before = len(self.runner.commits)
         if self.state.attempt:
             end = AttemptEnd(attempt=self.state.attempt, cause="PodLost", fault="Infra")
-            self.play.commit(OPERATOR, [end])
-        self.play.attempt()
+            self.runner.commit(OPERATOR, [end])
+        self.runner.attempt()
         self.attempts += 1
         self.landed(before)
         self.settle()
@@ -335,7 +335,7 @@ class Runs(RuleBasedStateMachine):
 
     def settle(self) -> None:
         for _ in range(60):
-            steps = self.play.steps()
+            steps = self.runner.steps()
             last = [step for step in steps if isinstance(step, Suspend | Finish)]
             if last and self.flying:
                 return
@@ -343,13 +343,13 @@ class Runs(RuleBasedStateMachine):
             if not inside:
                 return
             for step in inside:
-                self.append(boundaries.settle(step, self.state, self.play.spec))
+                self.append(boundaries.settle(step, self.state, self.runner.spec))
         raise AssertionError("it spins")
 
     def append(self, boundary: Boundary) -> None:
-        before = len(self.play.commits)
+        before = len(self.runner.commits)
         self.questions.update({question.id: question for question in boundary.questions})
-        self.play.commit(RUNNER, boundary.records)
+        self.runner.commit(RUNNER, boundary.records)
         self.landed(before)
         if boundary.last is not None:
             for words in (boundary.last.message, boundary.last.preview):
@@ -357,7 +357,7 @@ class Runs(RuleBasedStateMachine):
                 assert "\x00" not in words
 
     def landed(self, before: int) -> None:
-        for _, encoded in self.play.commits[before:]:
+        for _, encoded in self.runner.commits[before:]:
             self.records.extend(codec.decode(encoded.codec, encoded.body, encoded.blobs))
 
 

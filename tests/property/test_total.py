@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from tests.property.odd import HALF, json_values
-from tests.unit.run.play import Play, asks, make_spec, text
+from tests.unit.run.pure_runner import PureRunner, asks, make_spec, text
 
 from agentrun.errors import CheckpointCorrupt, CheckpointNewer
 from agentrun.run import codec
@@ -68,23 +68,23 @@ def made(kind: type[BaseModel]) -> st.SearchStrategy[Any]:
 records = st.one_of([made(kind) for kind in KINDS])
 
 
-def scenes() -> list[Play]:
+def scenes() -> list[PureRunner]:
     """A run before each of its commits."""
-    found: list[Play] = []
+    found: list[PureRunner] = []
 
-    def scene(stop: Callable[[Play], bool]) -> None:
+    def scene(stop: Callable[[PureRunner], bool]) -> None:
         spec = make_spec(toolPolicies=[{"tools": ["ops.fix"], "approval": "Always"}])
         script = {1: asks("look", "fix", turn=1)}
-        play = Play(spec, lambda turn, _: script.get(turn, text("done"))).attempt()
-        while not stop(play):
-            play.do(play.steps()[0])
-        found.append(play)
+        runner = PureRunner(spec, lambda turn, _: script.get(turn, text("done"))).attempt()
+        while not stop(runner):
+            runner.do(runner.steps()[0])
+        found.append(runner)
 
-    scene(lambda play: True)
-    scene(lambda play: bool(play.state.conversations))
-    scene(lambda play: play.state.totals.turns == 1)
-    scene(lambda play: play.state.totals.tool_calls == 1)
-    scene(lambda play: play.state.suspended is not None)
+    scene(lambda runner: True)
+    scene(lambda runner: bool(runner.state.conversations))
+    scene(lambda runner: runner.state.totals.turns == 1)
+    scene(lambda runner: runner.state.totals.tool_calls == 1)
+    scene(lambda runner: runner.state.suspended is not None)
     return found
 
 
@@ -100,17 +100,19 @@ SCENES = scenes()
 def test_any_records_fold_or_are_corrupt(
     scene: int, origin: str, commits: list[list[Record]]
 ) -> None:
-    play = Play(SCENES[scene].spec, SCENES[scene].model, commits=list(SCENES[scene].commits))
-    state = play.folded()
+    runner = PureRunner(
+        SCENES[scene].spec, SCENES[scene].model, commits=list(SCENES[scene].commits)
+    )
+    state = runner.folded()
     with suppress(CheckpointCorrupt):
         for commit in commits:
             encoded = codec.encode(commit)
             fold(state, origin, codec.decode(encoded.codec, encoded.body, encoded.blobs))
         check(state)
-        next_steps(state, play.spec, Intent())
+        next_steps(state, runner.spec, Intent())
         for talk in state.conversations.values():
             if talk.phase is ConversationPhase.AWAITING_MODEL and talk.agent == "sre":
-                json.loads(build_request(state, play.spec, talk.path).body)
+                json.loads(build_request(state, runner.spec, talk.path).body)
         encoded = codec.encode_state(state)
         codec.decode_state(encoded.codec, encoded.body, encoded.blobs)
 

@@ -13,7 +13,7 @@ import psycopg
 from agentrun.store.runner_store.facade import PostgresRunnerStore
 
 from .conftest import Own
-from .outside import worlds
+from .own_servers import worlds
 from .proxy import Proxy
 from .world import World, commit, eventually, totals
 

@@ -22,7 +22,7 @@ from agentrun.store.embedded.account import Account, choose_account, home_for
 from agentrun.store.embedded.users import start_time
 
 from .conftest import FAST, dispose, short_folder
-from .outside import worlds
+from .own_servers import worlds
 from .world import commit, eventually, totals
 
 

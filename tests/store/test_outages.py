@@ -18,7 +18,7 @@ from agentrun.store.roles import LOCAL_ROLE
 from agentrun.store.runner_store.facade import PostgresRunnerStore
 
 from .conftest import Own
-from .outside import worlds
+from .own_servers import worlds
 from .world import World, commit, eventually, totals
 
 

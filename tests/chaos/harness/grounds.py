@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.chaos.harness.overlap import Overlap
+from tests.chaos.harness.concurrent_tests import Overlap
 
 from agentrun.cli.postgres import Dsns
 from agentrun.store.embedded import EmbeddedPostgres

@@ -8,7 +8,7 @@ import anthropic
 import pytest
 
 from .conftest import Connect, Start
-from .talk import ask
+from .requests import ask
 
 ANY = {"reply": {"thinking": "deep", "tools": [{"id": "t1", "name": "a"}]}}
 

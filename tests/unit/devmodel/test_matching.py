@@ -9,7 +9,7 @@ import anthropic
 import pytest
 
 from .conftest import Connect, Start
-from .talk import HELLO, ask
+from .requests import HELLO, ask
 
 CALL = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
 ROUND = [

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from .conftest import Connect, Start
-from .talk import ask, stream
+from .requests import ask, stream
 
 RICH = {
     "reply": {

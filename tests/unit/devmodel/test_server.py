@@ -23,7 +23,7 @@ import yaml
 from agentrun.devmodel.handler import BODY_LIMIT
 
 from .conftest import Connect, Start
-from .talk import HELLO, ask, stream
+from .requests import HELLO, ask, stream
 
 HI = {"match": {"turn": 0}, "reply": {"text": "hi"}}
 

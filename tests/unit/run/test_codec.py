@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.run.play import Play, asks, make_spec, says, text
+from tests.unit.run.pure_runner import PureRunner, asks, make_spec, says, text
 
 from agentrun.errors import CheckpointCorrupt, CheckpointNewer
 from agentrun.run import chain, codec
@@ -151,23 +151,25 @@ def test_small_bodies_stay_plain_and_large_ones_are_compressed() -> None:
 
 
 def test_h52_what_a_turn_adds_does_not_grow_with_the_turns_before_it() -> None:
-    play = Play(make_spec(), lambda turn, _: asks("look", turn=turn) if turn < 60 else text("end"))
-    play.tool = lambda call: says("z" * 500)
-    play.attempt().run()
-    sizes = [len(encoded.body) for _, encoded in play.commits]
+    runner = PureRunner(
+        make_spec(), lambda turn, _: asks("look", turn=turn) if turn < 60 else text("end")
+    )
+    runner.tool = lambda call: says("z" * 500)
+    runner.attempt().run()
+    sizes = [len(encoded.body) for _, encoded in runner.commits]
     early, late = sum(sizes[6:36]), sum(sizes[-36:-6])
     assert late <= 1.1 * early
 
 
 def test_a_snapshot_holds_the_whole_state() -> None:
-    play = Play(
+    runner = PureRunner(
         make_spec(), lambda turn, _: asks("look", "fix", turn=1) if turn == 1 else text("e")
     )
-    play.attempt()
-    while play.steps():
-        encoded = codec.encode_state(play.state)
-        assert codec.decode_state(encoded.codec, encoded.body, encoded.blobs) == play.state
-        play.do(play.steps()[0])
+    runner.attempt()
+    while runner.steps():
+        encoded = codec.encode_state(runner.state)
+        assert codec.decode_state(encoded.codec, encoded.body, encoded.blobs) == runner.state
+        runner.do(runner.steps()[0])
 
 
 @pytest.mark.parametrize("body", [b'{"v":1}', b'{"v":1,"s":{"attempt":"x"}}', b'{"v":1,"s":[]}'])
@@ -297,19 +299,19 @@ def test_bodies_are_the_same_in_every_process() -> None:
     assert len(hashes) == 1
 
 
-def everything() -> Play:
+def everything() -> PureRunner:
     """A run with most kinds of records."""
-    play = Play(
+    runner = PureRunner(
         make_spec(toolPolicies=[{"tools": ["ops.fix"], "approval": "Always"}]),
         lambda turn, _: asks("look", "fix", turn=1) if turn == 1 else text("e"),
     )
-    play.tool = lambda call: ToolAnswer(
+    runner.tool = lambda call: ToolAnswer(
         [{"type": "text", "text": "x" * 300_000}], False, 1, (FileChange(path="a", sha256="0"),)
     )
-    play.attempt().run()
-    play.decide(play.questions[0], "Approve")
-    play.crash().run()
-    return play
+    runner.attempt().run()
+    runner.decide(runner.questions[0], "Approve")
+    runner.crash().run()
+    return runner
 
 
 def test_a_snapshot_in_pieces_is_the_exact_json_of_the_state() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.unit.run.play import Play, asks, make_spec, text
+from tests.unit.run.pure_runner import PureRunner, asks, make_spec, text
 
 from agentrun.errors import CheckpointCorrupt
 from agentrun.run.fold import OPERATOR, RUNNER, check, fold
@@ -30,35 +30,35 @@ from agentrun.run.records import (
 from agentrun.run.state import State
 
 
-def at(stop: Callable[[Play], bool]) -> Play:
-    play = Play(
+def at(stop: Callable[[PureRunner], bool]) -> PureRunner:
+    runner = PureRunner(
         make_spec(), lambda turn, _: asks("look", "fix", turn=1) if turn == 1 else text("done")
     ).attempt()
-    while not stop(play):
-        play.do(play.steps()[0])
-    return play
+    while not stop(runner):
+        runner.do(runner.steps()[0])
+    return runner
 
 
-def opened() -> Play:
-    return at(lambda play: "main" in play.state.conversations)
+def opened() -> PureRunner:
+    return at(lambda runner: "main" in runner.state.conversations)
 
 
-def in_round() -> Play:
-    return at(lambda play: play.state.totals.turns == 1)
+def in_round() -> PureRunner:
+    return at(lambda runner: runner.state.totals.turns == 1)
 
 
-def one_result() -> Play:
-    return at(lambda play: play.state.totals.tool_calls == 1)
+def one_result() -> PureRunner:
+    return at(lambda runner: runner.state.totals.tool_calls == 1)
 
 
-def answered() -> Play:
-    return at(lambda play: play.state.totals.turns == 2)
+def answered() -> PureRunner:
+    return at(lambda runner: runner.state.totals.turns == 2)
 
 
 REPLY = AssistantMessage(conversation="main", turn=1, content=[], usage=Usage())
 START2 = AttemptStart(attempt=2, fence=2, trace_id="t", span_id="s")
 
-CASES: list[tuple[str, Callable[[], Play], str, Record]] = [
+CASES: list[tuple[str, Callable[[], PureRunner], str, Record]] = [
     ("second run start", opened, OPERATOR, RunStart(run_uid="x", mode="prompt", spec_hash="")),
     (
         "attempt skipped",
@@ -200,21 +200,21 @@ CASES: list[tuple[str, Callable[[], Play], str, Record]] = [
     ("scene", "origin", "record"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
 def test_what_does_not_fit_is_corrupt(
-    scene: Callable[[], Play], origin: str, record: Record
+    scene: Callable[[], PureRunner], origin: str, record: Record
 ) -> None:
     with pytest.raises(CheckpointCorrupt):
         fold(scene().state, origin, [record])
 
 
 def test_h47_a_decision_in_a_runner_commit_is_refused_whatever_it_decides() -> None:
-    play = Play(
+    runner = PureRunner(
         make_spec(toolPolicies=[{"tools": ["ops.fix"], "approval": "Always"}]),
         lambda turn, _: asks("fix", turn=1),
     ).attempt()
-    play.run()
-    forged = ApprovalDecision(id=play.questions[0].id, decision="Approve", decided_by="me")
+    runner.run()
+    forged = ApprovalDecision(id=runner.questions[0].id, decision="Approve", decided_by="me")
     with pytest.raises(CheckpointCorrupt, match="in a commit of the runner"):
-        fold(play.state, RUNNER, [forged])
+        fold(runner.state, RUNNER, [forged])
 
 
 def test_nothing_follows_the_outcome() -> None:

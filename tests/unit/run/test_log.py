@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.unit.run.play import UID, Play, asks, make_spec, says, text
+from tests.unit.run.pure_runner import UID, PureRunner, asks, make_spec, says, text
 
 from agentrun.errors import UsageError
 from agentrun.run import chain, codec
@@ -33,12 +33,12 @@ from agentrun.run.values import ToolAnswer
 from agentrun.run.verify import Verdict, verify
 
 
-def logged(play: Play) -> Log:
-    """The play's commits as rows, chained, with the references the runner gives them."""
-    taken = capture(play.spec, Resolved())
+def logged(runner: PureRunner) -> Log:
+    """The commits as rows, chained, with the references the runner gives them."""
+    taken = capture(runner.spec, Resolved())
     previous, rows, blobs = chain.genesis(UID), [], {}
     fence = 0
-    for seq, (origin, encoded) in enumerate(play.commits, start=1):
+    for seq, (origin, encoded) in enumerate(runner.commits, start=1):
         first, *rest = codec.decode(encoded.codec, encoded.body, encoded.blobs)
         fence += any(isinstance(record, AttemptStart) for record in (first, *rest))
         ref = None
@@ -57,17 +57,17 @@ def logged(play: Play) -> Log:
 
 
 def finished() -> Log:
-    play = Play(
+    runner = PureRunner(
         make_spec(), lambda turn, _: asks("look", "fix", turn=1) if turn == 1 else text("all well")
     )
-    play.tool = lambda call: says(
+    runner.tool = lambda call: says(
         f"did {call.tool} " + "z" * (300_000 if call.tool == "fix" else 1)
     )
-    play.attempt()
-    while play.state.totals.tool_calls < 1:
-        play.do(play.steps()[0])
-    play.crash().run()
-    return logged(play)
+    runner.attempt()
+    while runner.state.totals.tool_calls < 1:
+        runner.do(runner.steps()[0])
+    runner.crash().run()
+    return logged(runner)
 
 
 def test_a_sound_record_verifies_and_every_request_is_reproduced() -> None:
@@ -223,14 +223,14 @@ def test_plain_text_names_what_is_not_text() -> None:
 
 
 def test_every_kind_of_note_is_told() -> None:
-    play = Play(
+    runner = PureRunner(
         make_spec(toolPolicies=[{"tools": ["ops.*"], "approval": "Always"}]),
         lambda turn, _: asks("fix", turn=1),
     )
-    play.attempt().run()
-    play.decide(play.questions[0], "Deny", "no")
-    play.commit(OPERATOR, [RunEnd(outcome="Cancelled", reason="CancelledByUser")])
-    notes = "\n".join(entry.text for entry in entries(logged(play)) if entry.who == "run")
+    runner.attempt().run()
+    runner.decide(runner.questions[0], "Deny", "no")
+    runner.commit(OPERATOR, [RunEnd(outcome="Cancelled", reason="CancelledByUser")])
+    notes = "\n".join(entry.text for entry in entries(logged(runner)) if entry.who == "run")
     for expected in (
         "attempt 1 started",
         "asked about main/1/1/0",
@@ -241,14 +241,14 @@ def test_every_kind_of_note_is_told() -> None:
         assert expected in notes
 
 
-def gated() -> Play:
-    play = Play(
+def gated() -> PureRunner:
+    runner = PureRunner(
         make_spec(toolPolicies=[{"tools": ["ops.*"], "approval": "Always"}]),
         lambda turn, _: asks("fix", turn=1) if turn == 1 else text("done"),
     )
-    play.attempt().run()
-    play.decide(play.questions[0], "Approve")
-    return play.crash().run()
+    runner.attempt().run()
+    runner.decide(runner.questions[0], "Approve")
+    return runner.crash().run()
 
 
 def kind_of(row: Commit) -> str:
@@ -284,11 +284,13 @@ def test_a_gated_run_verifies() -> None:
 def test_an_export_has_the_contents_of_workspace_files() -> None:
     """Else `agentrun export` would write a file from which nothing can be restored."""
     changes = (FileChange(path="a", sha256="1" * 64, size=1),)
-    play = Play(make_spec(), lambda turn, _: asks("fix", turn=1) if turn == 1 else text("done"))
-    play.tool = lambda call: ToolAnswer(
+    runner = PureRunner(
+        make_spec(), lambda turn, _: asks("fix", turn=1) if turn == 1 else text("done")
+    )
+    runner.tool = lambda call: ToolAnswer(
         [{"type": "text", "text": "w" * 300_000}], False, 1, changes
     )
-    log = logged(play.attempt().run())
+    log = logged(runner.attempt().run())
     assert set(blob_names(log.commits)) == {*log.blobs, "1" * 64}
 
 
@@ -306,10 +308,10 @@ def test_an_export_has_the_contents_of_workspace_files() -> None:
     ],
 )  # fmt: skip
 def test_verify_never_raises_for_what_is_wrong(records: list[Record]) -> None:
-    play = Play(make_spec(), lambda turn, _: text("done")).attempt()
-    play.commits.append((RUNNER, codec.encode(records)))
+    runner = PureRunner(make_spec(), lambda turn, _: text("done")).attempt()
+    runner.commits.append((RUNNER, codec.encode(records)))
     request = LlmRequest(
         conversation="main", turn=1, model="m", request_hash="", system_hash="", tools_hash=""
     )
-    play.commits.append((RUNNER, codec.encode([request])))
-    assert verify(logged(play)).verdict is Verdict.FAILURE
+    runner.commits.append((RUNNER, codec.encode([request])))
+    assert verify(logged(runner)).verdict is Verdict.FAILURE

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.unit.run.play import Play, asks, make_spec, offer, says, text
+from tests.unit.run.pure_runner import PureRunner, asks, make_spec, offer, says, text
 
 from agentrun.errors import ModelRefused
 from agentrun.run import boundaries, codec
@@ -58,14 +58,14 @@ def said(words: str) -> Json:
     return {"type": "text", "text": words}
 
 
-def ended(play: Play) -> tuple[str, str]:
-    assert play.state.outcome is not None
-    return play.state.outcome.outcome, play.state.outcome.reason
+def ended(runner: PureRunner) -> tuple[str, str]:
+    assert runner.state.outcome is not None
+    return runner.state.outcome.outcome, runner.state.outcome.reason
 
 
-def survives_a_snapshot(play: Play) -> None:
-    encoded = codec.encode_state(play.state)
-    assert codec.decode_state(encoded.codec, encoded.body, encoded.blobs) == play.state
+def survives_a_snapshot(runner: PureRunner) -> None:
+    encoded = codec.encode_state(runner.state)
+    assert codec.decode_state(encoded.codec, encoded.body, encoded.blobs) == runner.state
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def survives_a_snapshot(play: Play) -> None:
     ids=["text", "message id", "model", "stop", "tool name", "call id", "arguments", "nul", "big"],
 )
 def test_half_a_character_anywhere_in_a_reply_does_not_stop_the_run(odd: Reply) -> None:
-    play = Play(make_spec(), once(odd)).attempt().run()
-    assert ended(play)[0] == "Succeeded"
-    survives_a_snapshot(play)
+    runner = PureRunner(make_spec(), once(odd)).attempt().run()
+    assert ended(runner)[0] == "Succeeded"
+    survives_a_snapshot(runner)
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -95,43 +95,43 @@ def test_a_call_whose_arguments_cannot_be_used_is_told_to_the_model(gated: bool)
     unusable = Requested("toolu_1", "ops__look", None, "[" * 500 + "]" * 500)
     odd = Reply([call()], (unusable,), "tool_use", "m", "msg", Usage(input_tokens=1))
     policies = [{"tools": ["ops.*"], "approval": "Always"}] if gated else []
-    play = Play(make_spec(toolPolicies=policies), once(odd)).attempt().run()
-    assert ended(play)[0] == "Succeeded"
-    assert play.calls == []
-    (result,) = [r for b in play.boundaries for r in b.records if isinstance(r, ToolResult)]
+    runner = PureRunner(make_spec(toolPolicies=policies), once(odd)).attempt().run()
+    assert ended(runner)[0] == "Succeeded"
+    assert runner.calls == []
+    (result,) = [r for b in runner.boundaries for r in b.records if isinstance(r, ToolResult)]
     assert (result.origin, result.is_error) == ("invalid", True)
     assert "nested too deeply" in result.content[0]["text"]
-    survives_a_snapshot(play)
+    survives_a_snapshot(runner)
 
 
 def test_half_a_character_in_the_last_words_of_an_error_does_not_stop_the_run() -> None:
-    play = Play(make_spec(), once(text(""))).attempt()
-    while not isinstance(play.steps()[0], CallModel):
-        play.do(play.steps()[0])
-    refused = boundaries.model_failed(play.state, "main", ModelRefused(f"no {HALF} \x00"))
-    play.commit(RUNNER, refused.records)
-    play.run()
-    assert ended(play) == ("Failed", "ModelError")
-    last = play.boundaries[-1].last
+    runner = PureRunner(make_spec(), once(text(""))).attempt()
+    while not isinstance(runner.steps()[0], CallModel):
+        runner.do(runner.steps()[0])
+    refused = boundaries.model_failed(runner.state, "main", ModelRefused(f"no {HALF} \x00"))
+    runner.commit(RUNNER, refused.records)
+    runner.run()
+    assert ended(runner) == ("Failed", "ModelError")
+    last = runner.boundaries[-1].last
     assert last is not None
     last.message.encode()
     assert "\x00" not in last.message, "the database has no text with NUL"
-    survives_a_snapshot(play)
+    survives_a_snapshot(runner)
 
 
 def test_a_file_whose_name_is_no_text_is_recorded() -> None:
-    play = Play(make_spec(), once(asks("look", turn=1)))
+    runner = PureRunner(make_spec(), once(asks("look", turn=1)))
     change = FileChange(path="caf\udce9.txt", sha256="0" * 64, size=1)
-    play.tool = lambda call: ToolAnswer([said("wrote")], False, 1, (change,))
-    play.attempt().run()
-    assert list(play.state.files["ops"]) == ["caf\udce9.txt"]
-    survives_a_snapshot(play)
+    runner.tool = lambda call: ToolAnswer([said("wrote")], False, 1, (change,))
+    runner.attempt().run()
+    assert list(runner.state.files["ops"]) == ["caf\udce9.txt"]
+    survives_a_snapshot(runner)
 
 
 def test_what_the_rim_replaced_in_a_reply_is_on_record() -> None:
     mended = reply(said("caf\ufffd"), sanitized=1)
-    play = Play(make_spec(), once(mended)).attempt().run()
-    notes = [r for b in play.boundaries for r in b.records if isinstance(r, ContentSanitized)]
+    runner = PureRunner(make_spec(), once(mended)).attempt().run()
+    notes = [r for b in runner.boundaries for r in b.records if isinstance(r, ContentSanitized)]
     assert notes == [ContentSanitized(where="main/1", count=1)]
 
 
@@ -150,12 +150,12 @@ def test_what_the_rim_replaced_in_a_reply_is_on_record() -> None:
 def test_an_answer_that_cannot_be_kept_is_an_error_result_and_the_run_goes_on(
     content: Json,
 ) -> None:
-    play = Play(make_spec(), once(asks("fix", turn=1)))
-    play.tool = lambda call: ToolAnswer(content, False, 7)
-    play.attempt().run()
-    assert ended(play)[0] == "Succeeded"
-    assert len(play.calls) == 1, "it was answered: it is not sent again"
-    result = play.transcript[2]["content"][0]
+    runner = PureRunner(make_spec(), once(asks("fix", turn=1)))
+    runner.tool = lambda call: ToolAnswer(content, False, 7)
+    runner.attempt().run()
+    assert ended(runner)[0] == "Succeeded"
+    assert len(runner.calls) == 1, "it was answered: it is not sent again"
+    result = runner.transcript[2]["content"][0]
     assert result["is_error"]
     assert "the call was made" in result["content"][0]["text"]
 
@@ -163,31 +163,31 @@ def test_an_answer_that_cannot_be_kept_is_an_error_result_and_the_run_goes_on(
 def test_what_is_nested_as_deep_as_allowed_goes_through_commit_snapshot_and_request() -> None:
     content = [{"type": "text", "text": "x", "deep": nested(DEPTH_MAX - 3)}]
     assert unfit(content) is None
-    play = Play(make_spec(), once(asks("fix", turn=1)))
-    play.tool = lambda call: ToolAnswer(content, False, 1)
-    play.attempt().run()
-    assert play.transcript[2]["content"][0]["content"] == content
-    survives_a_snapshot(play)
+    runner = PureRunner(make_spec(), once(asks("fix", turn=1)))
+    runner.tool = lambda call: ToolAnswer(content, False, 1)
+    runner.attempt().run()
+    assert runner.transcript[2]["content"][0]["content"] == content
+    survives_a_snapshot(runner)
 
 
 def test_an_eight_megabyte_result_and_thirty_images_are_kept_exactly() -> None:
     image = {"type": "image", "source": {"type": "base64", "data": "A" * 50_000}}
     content = [said("x" * 8_000_000 + HALF), *[image] * 30]
-    play = Play(make_spec(), once(asks("fix", turn=1)))
-    play.tool = lambda call: ToolAnswer(content, False, 1)
-    play.attempt().run()
-    assert play.transcript[2]["content"][0]["content"] == content
-    bodies = [len(encoded.body) for _, encoded in play.commits]
+    runner = PureRunner(make_spec(), once(asks("fix", turn=1)))
+    runner.tool = lambda call: ToolAnswer(content, False, 1)
+    runner.attempt().run()
+    assert runner.transcript[2]["content"][0]["content"] == content
+    bodies = [len(encoded.body) for _, encoded in runner.commits]
     assert max(bodies) < 2000, "what is large is in blobs"
-    survives_a_snapshot(play)
+    survives_a_snapshot(runner)
 
 
 def test_what_is_large_in_small_pieces_is_kept_if_a_commit_can_hold_it() -> None:
     content = [said("x" * 200_000)] * 100
-    play = Play(make_spec(), once(asks("fix", turn=1)))
-    play.tool = lambda call: ToolAnswer(content, False, 1)
-    play.attempt().run()
-    assert play.transcript[2]["content"][0]["content"] == content
+    runner = PureRunner(make_spec(), once(asks("fix", turn=1)))
+    runner.tool = lambda call: ToolAnswer(content, False, 1)
+    runner.attempt().run()
+    assert runner.transcript[2]["content"][0]["content"] == content
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ def test_what_is_large_in_small_pieces_is_kept_if_a_commit_can_hold_it() -> None
     ids=["repeated id", "nan", "deep", "no blocks", "no block", "call lost", "call made up"],
 )
 def test_h5_a_reply_that_cannot_be_built_on_fails_the_task_and_says_why(broken: Reply) -> None:
-    play = Play(make_spec(), once(broken)).attempt().run()
-    assert ended(play) == ("Failed", "ModelError")
-    assert play.state.outcome is not None
-    assert "the reply cannot be built on" in play.state.outcome.message
-    assert play.calls == []
+    runner = PureRunner(make_spec(), once(broken)).attempt().run()
+    assert ended(runner) == ("Failed", "ModelError")
+    assert runner.state.outcome is not None
+    assert "the reply cannot be built on" in runner.state.outcome.message
+    assert runner.calls == []
 
 
 @pytest.mark.parametrize(
@@ -224,42 +224,42 @@ def test_h5_a_reply_that_cannot_be_built_on_fails_the_task_and_says_why(broken: 
     ids=["nothing", "thinking only", "unknown block", "unknown stop", "no calls", "no text"],
 )
 def test_an_odd_last_reply_is_an_answer(odd: Reply, result: str) -> None:
-    play = Play(make_spec(), once(odd)).attempt().run()
-    assert ended(play)[0] == "Succeeded"
-    assert play.state.tasks["main"].result == result
+    runner = PureRunner(make_spec(), once(odd)).attempt().run()
+    assert ended(runner)[0] == "Succeeded"
+    assert runner.state.tasks["main"].result == result
 
 
 @pytest.mark.parametrize("stop", ["end_turn", "pause_turn", "stop_sequence", "no_such_reason"])
 def test_calls_are_made_whatever_the_reply_says_it_stopped_for(stop: str) -> None:
-    play = Play(make_spec(), once(reply(call(), stop=stop))).attempt().run()
-    assert [made.tool for made in play.calls] == ["look"]
-    assert ended(play)[0] == "Succeeded"
+    runner = PureRunner(make_spec(), once(reply(call(), stop=stop))).attempt().run()
+    assert [made.tool for made in runner.calls] == ["look"]
+    assert ended(runner)[0] == "Succeeded"
 
 
 @pytest.mark.parametrize("stop", ["refusal", "model_context_window_exceeded"])
 def test_calls_of_a_reply_after_which_nothing_can_follow_are_not_made(stop: str) -> None:
-    play = Play(make_spec(), once(reply(call(), stop=stop))).attempt().run()
-    assert play.calls == []
-    assert ended(play) == ("Failed", "ModelError")
+    runner = PureRunner(make_spec(), once(reply(call(), stop=stop))).attempt().run()
+    assert runner.calls == []
+    assert ended(runner) == ("Failed", "ModelError")
 
 
 def test_a_paused_turn_without_words_is_continued() -> None:
-    play = Play(make_spec(), once(reply(stop="pause_turn"))).attempt().run()
-    assert play.state.tasks["main"].result == "done"
+    runner = PureRunner(make_spec(), once(reply(stop="pause_turn"))).attempt().run()
+    assert runner.state.tasks["main"].result == "done"
 
 
 def test_a_tool_that_is_not_on_offer_is_an_error_result() -> None:
-    play = Play(make_spec(), once(reply(call("made__up"), stop="tool_use"))).attempt().run()
-    assert play.calls == []
-    assert "no tool named 'made__up'" in play.transcript[2]["content"][0]["content"][0]["text"]
+    runner = PureRunner(make_spec(), once(reply(call("made__up"), stop="tool_use"))).attempt().run()
+    assert runner.calls == []
+    assert "no tool named 'made__up'" in runner.transcript[2]["content"][0]["content"][0]["text"]
 
 
 def test_a_call_when_the_agent_has_no_tools_is_an_error_result() -> None:
     spec = make_spec(agents=[{"name": "sre"}])
-    play = Play(spec, once(reply(call(), stop="tool_use"))).attempt().run()
-    assert play.state.toolsets == {}
-    assert play.calls == []
-    assert ended(play)[0] == "Succeeded"
+    runner = PureRunner(spec, once(reply(call(), stop="tool_use"))).attempt().run()
+    assert runner.state.toolsets == {}
+    assert runner.calls == []
+    assert ended(runner)[0] == "Succeeded"
 
 
 def test_a_schema_that_cannot_be_recorded_does_not_keep_the_run_from_starting() -> None:
@@ -268,108 +268,110 @@ def test_a_schema_that_cannot_be_recorded_does_not_keep_the_run_from_starting() 
         offer("fix", {"type": "object", "properties": {"deep": nested(600)}}),
         ToolOffer(tool="ops.a", wire="ops__a", input_schema={}, annotations={"x": float("inf")}),
     ]
-    play = Play(make_spec(), once(asks("look", "fix", turn=1)), offers=offers).attempt().run()
-    assert [made.tool for made in play.calls] == ["look", "fix"]
-    assert [tool.input_schema for tool in play.state.toolsets["sre"]][:2] == [
+    runner = (
+        PureRunner(make_spec(), once(asks("look", "fix", turn=1)), offers=offers).attempt().run()
+    )
+    assert [made.tool for made in runner.calls] == ["look", "fix"]
+    assert [tool.input_schema for tool in runner.state.toolsets["sre"]][:2] == [
         {"type": "object"}
     ] * 2
-    assert boundaries.tools_offered(play.state, "sre", offers) is None, "nothing new"
+    assert boundaries.tools_offered(runner.state, "sre", offers) is None, "nothing new"
 
 
 def test_forged_blob_names_in_arguments_and_results_stay_what_they_are() -> None:
     forged = {"$blob": "0" * 64, "n": {"$esc": {"$blob": "1" * 64}}}
-    play = Play(make_spec(), once(reply(call(**forged), stop="tool_use")))
-    play.tool = lambda call: ToolAnswer([{"type": "text", "text": "x", "more": forged}], False, 1)
-    play.attempt().run()
-    assert play.calls[0].arguments == forged
-    assert play.transcript[2]["content"][0]["content"][0]["more"] == forged
-    survives_a_snapshot(play)
+    runner = PureRunner(make_spec(), once(reply(call(**forged), stop="tool_use")))
+    runner.tool = lambda call: ToolAnswer([{"type": "text", "text": "x", "more": forged}], False, 1)
+    runner.attempt().run()
+    assert runner.calls[0].arguments == forged
+    assert runner.transcript[2]["content"][0]["content"][0]["more"] == forged
+    survives_a_snapshot(runner)
 
 
 def test_the_last_of_duplicate_keys_is_called_and_the_text_is_kept() -> None:
     raw = '{"n": 1, "n": 2}'
     asked = Requested("toolu_1", "ops__look", parse_json(raw), raw)
     odd = Reply([call(n=2)], (asked,), "tool_use", "m", "msg", Usage())
-    play = Play(make_spec(), once(odd)).attempt()
-    while play.state.totals.turns == 0:
-        play.do(play.steps()[0])
-    assert play.state.conversations["main"].calls[0].raw == raw
-    play.run()
-    assert play.calls[0].arguments == {"n": 2}
+    runner = PureRunner(make_spec(), once(odd)).attempt()
+    while runner.state.totals.turns == 0:
+        runner.do(runner.steps()[0])
+    assert runner.state.conversations["main"].calls[0].raw == raw
+    runner.run()
+    assert runner.calls[0].arguments == {"n": 2}
 
 
-def sent(play: Play) -> Json:
+def sent(runner: PureRunner) -> Json:
     """The messages of the next request."""
-    return json.loads(build_request(play.state, play.spec, "main").body)["messages"]
+    return json.loads(build_request(runner.state, runner.spec, "main").body)["messages"]
 
 
-def to_the_second_request(play: Play) -> Play:
-    play.attempt()
-    while play.state.totals.turns == 0 or play.state.conversations["main"].calls:
-        play.do(play.steps()[0])
-    return play
+def to_the_second_request(runner: PureRunner) -> PureRunner:
+    runner.attempt()
+    while runner.state.totals.turns == 0 or runner.state.conversations["main"].calls:
+        runner.do(runner.steps()[0])
+    return runner
 
 
 def test_an_empty_text_beside_a_call_is_not_sent_back() -> None:
     odd = reply(said(""), said(" \n"), said("ok"), call(), stop="tool_use")
-    play = to_the_second_request(Play(make_spec(), once(odd)))
-    assert sent(play)[1]["content"] == [said("ok"), call()]
-    assert play.transcript[1]["content"] == odd.content, "the record keeps it"
+    runner = to_the_second_request(PureRunner(make_spec(), once(odd)))
+    assert sent(runner)[1]["content"] == [said("ok"), call()]
+    assert runner.transcript[1]["content"] == odd.content, "the record keeps it"
 
 
 def test_a_tool_that_says_nothing_has_a_result_without_content() -> None:
-    play = Play(make_spec(), once(reply(call(), stop="tool_use")))
-    play.tool = lambda call: ToolAnswer([said("")], False, 1)
-    result = sent(to_the_second_request(play))[2]["content"][0]
+    runner = PureRunner(make_spec(), once(reply(call(), stop="tool_use")))
+    runner.tool = lambda call: ToolAnswer([said("")], False, 1)
+    result = sent(to_the_second_request(runner))[2]["content"][0]
     assert "content" not in result
     assert result["tool_use_id"] == "toolu_1"
 
 
 def test_no_request_holds_half_a_character() -> None:
     odd = reply(said(f"a{HALF}b 😀 \\ud800"), call(f"ops__{HALF}", f"toolu{HALF}"), stop="tool_use")
-    play = Play(make_spec(), once(odd), offers=(offer("look", {"title": HALF}),))
-    play.tool = lambda call: says(HALF)
-    to_the_second_request(play)
-    body = build_request(play.state, play.spec, "main").body.decode()
+    runner = PureRunner(make_spec(), once(odd), offers=(offer("look", {"title": HALF}),))
+    runner.tool = lambda call: says(HALF)
+    to_the_second_request(runner)
+    body = build_request(runner.state, runner.spec, "main").body.decode()
     json.dumps(json.loads(body), ensure_ascii=False).encode()
-    assistant = sent(play)[1]["content"]
+    assistant = sent(runner)[1]["content"]
     assert assistant[0]["text"] == "a\ufffdb 😀 \\ud800"
     assert (assistant[1]["id"], assistant[1]["name"]) == ("toolu_", "ops___")
-    assert sent(play)[2]["content"][0]["tool_use_id"] == "toolu_"
+    assert sent(runner)[2]["content"][0]["tool_use_id"] == "toolu_"
 
 
 def test_a_pair_that_was_torn_apart_is_sent_as_it_is_after_a_restore() -> None:
     """The live state has two halves where the stored one has a character: same bytes on the wire."""
     torn = "\ud83d" + "\ude00"
     odd = reply(said(torn), call(f"ops__{torn}", torn), stop="tool_use")
-    play = to_the_second_request(Play(make_spec(), once(odd)))
-    stored = build_request(play.state, play.spec, "main").body
-    play.transcript[1] = {"role": "assistant", "content": odd.content}
-    result = {**play.transcript[2]["content"][0], "tool_use_id": torn}
-    play.transcript[2] = {"role": "user", "content": [result]}
-    assert build_request(play.state, play.spec, "main").body == stored
+    runner = to_the_second_request(PureRunner(make_spec(), once(odd)))
+    stored = build_request(runner.state, runner.spec, "main").body
+    runner.transcript[1] = {"role": "assistant", "content": odd.content}
+    result = {**runner.transcript[2]["content"][0], "tool_use_id": torn}
+    runner.transcript[2] = {"role": "user", "content": [result]}
+    assert build_request(runner.state, runner.spec, "main").body == stored
 
 
 def test_thinking_is_sent_back_as_it_came() -> None:
     thinking = {"type": "thinking", "thinking": "", "signature": "s", "extra": [1]}
     odd = reply(thinking, call(), stop="tool_use")
-    play = to_the_second_request(Play(make_spec(), once(odd)))
-    assert sent(play)[1]["content"][0] == thinking
+    runner = to_the_second_request(PureRunner(make_spec(), once(odd)))
+    assert sent(runner)[1]["content"][0] == thinking
 
 
 def test_an_answer_with_files_that_cannot_be_kept_still_leaves_its_files() -> None:
-    play = Play(make_spec(), once(asks("look", turn=1)))
+    runner = PureRunner(make_spec(), once(asks("look", turn=1)))
     change = FileChange(path="a", sha256="0" * 64, size=1)
-    play.tool = lambda call: ToolAnswer([{"x": float("nan")}], False, 1, (change,))
-    play.attempt().run()
-    kinds = [type(r) for b in play.boundaries for r in b.records]
+    runner.tool = lambda call: ToolAnswer([{"x": float("nan")}], False, 1, (change,))
+    runner.attempt().run()
+    kinds = [type(r) for b in runner.boundaries for r in b.records]
     assert WorkspaceChanged in kinds
-    assert play.state.files["ops"] == {"a": ("0" * 64, 1, 0o644)}
+    assert runner.state.files["ops"] == {"a": ("0" * 64, 1, 0o644)}
 
 
 def test_a_result_of_half_a_character_folds_as_it_is() -> None:
-    play = Play(make_spec(), once(asks("look", turn=1))).attempt()
-    while play.state.totals.turns == 0:
-        play.do(play.steps()[0])
-    fold(play.state, RUNNER, [ToolResult(call="main/1/1/0", content=[said(HALF)])])
-    assert play.state.conversations["main"].calls[0].result == [said(HALF)]
+    runner = PureRunner(make_spec(), once(asks("look", turn=1))).attempt()
+    while runner.state.totals.turns == 0:
+        runner.do(runner.steps()[0])
+    fold(runner.state, RUNNER, [ToolResult(call="main/1/1/0", content=[said(HALF)])])
+    assert runner.state.conversations["main"].calls[0].result == [said(HALF)]

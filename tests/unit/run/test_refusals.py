@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.run.play import Play, asks, main_call, make_spec, offer, says, text
+from tests.unit.run.pure_runner import PureRunner, asks, main_call, make_spec, offer, says, text
 
 from agentrun.errors import CheckpointCorrupt
 from agentrun.run.approvals import question_about
@@ -30,31 +30,31 @@ LESS = ToolsetOffered(agent="sre", tools=(offer("look"),))
 PERHAPS = "may or may not have had its effect"
 
 
-def playing(**spec: object) -> Play:
-    return Play(
+def playing(**spec: object) -> PureRunner:
+    return PureRunner(
         make_spec(**spec), lambda turn, _: asks("fix", turn=1) if turn == 1 else text("done")
     ).attempt()
 
 
-def in_round(**spec: object) -> Play:
-    play = playing(**spec)
-    while play.state.totals.turns == 0:
-        play.do(play.steps()[0])
-    return play
+def in_round(**spec: object) -> PureRunner:
+    runner = playing(**spec)
+    while runner.state.totals.turns == 0:
+        runner.do(runner.steps()[0])
+    return runner
 
 
-def decided(decision: str, by: str = "ann", reason: str = "") -> Play:
-    play = playing(toolPolicies=GATED).run()
+def decided(decision: str, by: str = "ann", reason: str = "") -> PureRunner:
+    runner = playing(toolPolicies=GATED).run()
     record = ApprovalDecision(
-        id=play.questions[0].id, decision=decision, decided_by=by, reason=reason
+        id=runner.questions[0].id, decision=decision, decided_by=by, reason=reason
     )
-    play.commit(OPERATOR, [record])
-    return play.crash()
+    runner.commit(OPERATOR, [record])
+    return runner.crash()
 
 
-def told(play: Play) -> tuple[str, str]:
+def told(runner: PureRunner) -> tuple[str, str]:
     """Origin and words of the one step."""
-    (step,) = play.steps()
+    (step,) = runner.steps()
     assert isinstance(step, RefuseCall)
     return step.origin, step.message
 
@@ -80,84 +80,84 @@ def test_what_was_reviewed_is_stale() -> None:
 
 
 def test_an_approved_tool_that_was_withdrawn_is_stale() -> None:
-    play = decided("Approve")
-    play.commit(RUNNER, [LESS])
-    assert told(play)[0] == "stale"
+    runner = decided("Approve")
+    runner.commit(RUNNER, [LESS])
+    assert told(runner)[0] == "stale"
 
 
 def test_i5_an_approved_call_that_is_not_what_was_reviewed_is_stale() -> None:
-    play = decided("Approve")
-    play.state.conversations["main"].calls[0].arguments = {"n": 2}
-    origin, words = told(play)
+    runner = decided("Approve")
+    runner.state.conversations["main"].calls[0].arguments = {"n": 2}
+    origin, words = told(runner)
     assert origin == "stale"
     assert "not what was reviewed" in words
-    play.run()
-    assert play.calls == []
+    runner.run()
+    assert runner.calls == []
 
 
 def test_a_call_that_was_sent_is_never_called_undone_when_its_tool_is_withdrawn() -> None:
-    play = in_round()
-    play.tool = lambda call: ToolSilence("cut")
-    play.do(play.steps()[0])
-    play.commit(RUNNER, [LESS])
-    origin, words = told(play)
+    runner = in_round()
+    runner.tool = lambda call: ToolSilence("cut")
+    runner.do(runner.steps()[0])
+    runner.commit(RUNNER, [LESS])
+    origin, words = told(runner)
     assert origin == "unknown"
     assert PERHAPS in words
-    play.run()
-    assert PERHAPS in play.transcript[2]["content"][0]["content"][0]["text"]
+    runner.run()
+    assert PERHAPS in runner.transcript[2]["content"][0]["content"][0]["text"]
 
 
 def test_a_call_that_had_started_when_the_pod_died_is_unknown_to_the_next_attempt() -> None:
-    play = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Ask"}])
-    play.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=1, timeout_ms=1)])
-    assert play.steps() == (RunTool(main_call(1, 0), 1),), "under way"
-    play.crash()
-    assert play.state.conversations["main"].calls[0].phase is CallPhase.UNKNOWN
-    play.commit(RUNNER, [LESS])
-    assert told(play)[0] == "unknown"
+    runner = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Ask"}])
+    runner.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=1, timeout_ms=1)])
+    assert runner.steps() == (RunTool(main_call(1, 0), 1),), "under way"
+    runner.crash()
+    assert runner.state.conversations["main"].calls[0].phase is CallPhase.UNKNOWN
+    runner.commit(RUNNER, [LESS])
+    assert told(runner)[0] == "unknown"
 
 
 def test_a_call_under_way_stays_under_way_when_its_tool_is_withdrawn() -> None:
-    play = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Ask"}])
-    play.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=1, timeout_ms=1)])
-    play.commit(RUNNER, [LESS])
-    assert play.steps() == (RunTool(main_call(1, 0), 1),)
+    runner = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Ask"}])
+    runner.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=1, timeout_ms=1)])
+    runner.commit(RUNNER, [LESS])
+    assert runner.steps() == (RunTool(main_call(1, 0), 1),)
 
 
 def test_starts_that_no_attempt_survived_are_bounded() -> None:
-    play = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Ask"}])
+    runner = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Ask"}])
     for ordinal in (1, 2, 3):
-        play.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=ordinal, timeout_ms=1)])
-        play.crash()
-    origin, words = told(play)
+        runner.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=ordinal, timeout_ms=1)])
+        runner.crash()
+    origin, words = told(runner)
     assert origin == "unknown"
     assert "did not answer 3 times" in words
 
 
 @pytest.mark.parametrize("how", ["silence", "crash"])
 def test_on_unknown_fail_fails_the_run(how: str) -> None:
-    play = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Fail"}])
-    play.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=1, timeout_ms=1)])
+    runner = in_round(toolPolicies=[{"tools": ["ops.*"], "onUnknown": "Fail"}])
+    runner.commit(RUNNER, [ToolStart(call="main/1/1/0", ordinal=1, timeout_ms=1)])
     if how == "silence":
-        play.commit(RUNNER, [ToolUnknown(call="main/1/1/0", ordinal=1, why="cut")])
+        runner.commit(RUNNER, [ToolUnknown(call="main/1/1/0", ordinal=1, why="cut")])
     else:
-        play.crash()
-    (step,) = play.steps()
+        runner.crash()
+    (step,) = runner.steps()
     assert isinstance(step, FailTask)
-    play.run()
-    assert play.state.outcome is not None
-    assert play.state.outcome.reason == "ToolOutcomeUnknown"
-    assert play.calls == []
+    runner.run()
+    assert runner.state.outcome is not None
+    assert runner.state.outcome.reason == "ToolOutcomeUnknown"
+    assert runner.calls == []
 
 
 def test_h67_a_denied_second_question_does_not_say_that_nothing_happened() -> None:
     """H67: the question after an unknown outcome is another one, with its own answer."""
-    play = decided("Approve")
-    play.tool = lambda call: ToolSilence("cut")
-    play.do(play.steps()[0])
-    call = play.state.conversations["main"].calls[0]
-    second = question_about(play.state.run_uid, "sre", call, 2, "")
-    play.commit(
+    runner = decided("Approve")
+    runner.tool = lambda call: ToolSilence("cut")
+    runner.do(runner.steps()[0])
+    call = runner.state.conversations["main"].calls[0]
+    second = question_about(runner.state.run_uid, "sre", call, 2, "")
+    runner.commit(
         RUNNER,
         [
             ApprovalRequest(
@@ -169,24 +169,27 @@ def test_h67_a_denied_second_question_does_not_say_that_nothing_happened() -> No
             )
         ],
     )
-    play.run()
-    play.decide(second, "Deny")
-    play.crash()
-    origin, words = told(play)
+    runner.run()
+    runner.decide(second, "Deny")
+    runner.crash()
+    origin, words = told(runner)
     assert origin == "denied"
     assert PERHAPS in words
-    assert [approval.decision for approval in play.state.approvals.values()] == ["Approve", "Deny"]
+    assert [approval.decision for approval in runner.state.approvals.values()] == [
+        "Approve",
+        "Deny",
+    ]
 
 
 def test_h67_an_answer_is_spent_on_its_own_question_and_questions_are_counted() -> None:
-    play = decided("Approve")
-    first = play.questions[0]
-    play.tool = lambda call: ToolSilence("cut")
-    play.do(play.steps()[0])
-    call = play.state.conversations["main"].calls[0]
+    runner = decided("Approve")
+    first = runner.questions[0]
+    runner.tool = lambda call: ToolSilence("cut")
+    runner.do(runner.steps()[0])
+    call = runner.state.conversations["main"].calls[0]
 
-    def ask(play: Play, ordinal: int) -> Question:
-        asked = question_about(play.state.run_uid, "sre", call, ordinal, "")
+    def ask(runner: PureRunner, ordinal: int) -> Question:
+        asked = question_about(runner.state.run_uid, "sre", call, ordinal, "")
         record = ApprovalRequest(
             id=asked.id,
             scope="Tool",
@@ -194,29 +197,31 @@ def test_h67_an_answer_is_spent_on_its_own_question_and_questions_are_counted() 
             ordinal=ordinal,
             content_hash=asked.content_hash,
         )
-        play.commit(RUNNER, [record])
+        runner.commit(RUNNER, [record])
         return asked
 
     for ordinal in (1, 3):
         with pytest.raises(CheckpointCorrupt):
-            ask(replace(play, state=play.folded(), commits=list(play.commits)), ordinal)
-    second = ask(play, 2)
-    play.run()
+            ask(replace(runner, state=runner.folded(), commits=list(runner.commits)), ordinal)
+    second = ask(runner, 2)
+    runner.run()
     with pytest.raises(CheckpointCorrupt):
-        replace(play, state=play.folded(), commits=list(play.commits)).decide(first, "Approve")
-    play.decide(second, "Approve")
-    play.tool = lambda call: says("done")
-    play.crash().run()
-    assert play.state.outcome is not None
-    assert play.state.outcome.outcome == "Succeeded"
+        replace(runner, state=runner.folded(), commits=list(runner.commits)).decide(
+            first, "Approve"
+        )
+    runner.decide(second, "Approve")
+    runner.tool = lambda call: says("done")
+    runner.crash().run()
+    assert runner.state.outcome is not None
+    assert runner.state.outcome.outcome == "Succeeded"
 
 
-def waiting() -> Play:
+def waiting() -> PureRunner:
     """Asked, and not decided."""
-    play = playing(toolPolicies=GATED)
-    while not play.questions:
-        play.do(play.steps()[0])
-    return play
+    runner = playing(toolPolicies=GATED)
+    while not runner.questions:
+        runner.do(runner.steps()[0])
+    return runner
 
 
 @pytest.mark.parametrize(
@@ -231,25 +236,25 @@ def waiting() -> Play:
 def test_no_record_says_that_a_call_was_sent_before_its_decision_or_after_a_denial(
     record: Record, scene: str
 ) -> None:
-    play = waiting() if scene == "waiting" else decided("Deny")
+    runner = waiting() if scene == "waiting" else decided("Deny")
     with pytest.raises(CheckpointCorrupt):
-        fold(play.state, RUNNER, [record])
+        fold(runner.state, RUNNER, [record])
 
 
 def test_h13_a_decision_in_the_middle_of_an_attempt_is_corrupt() -> None:
-    play = waiting()
-    record = ApprovalDecision(id=play.questions[0].id, decision="Approve", decided_by="ann")
+    runner = waiting()
+    record = ApprovalDecision(id=runner.questions[0].id, decision="Approve", decided_by="ann")
     with pytest.raises(CheckpointCorrupt, match="middle of an attempt"):
-        fold(play.state, OPERATOR, [record])
+        fold(runner.state, OPERATOR, [record])
 
 
 def test_nothing_of_the_runner_follows_its_suspension() -> None:
-    play = playing(toolPolicies=GATED).run()
+    runner = playing(toolPolicies=GATED).run()
     with pytest.raises(CheckpointCorrupt, match="after the suspension"):
-        fold(play.state, RUNNER, [LESS])
+        fold(runner.state, RUNNER, [LESS])
     start = AttemptStart(attempt=2, fence=2, trace_id="t", span_id="s")
-    fold(play.state, OPERATOR, [start])
-    fold(play.state, RUNNER, [LESS])
+    fold(runner.state, OPERATOR, [start])
+    fold(runner.state, RUNNER, [LESS])
 
 
 def test_a_call_has_one_spelling() -> None:
@@ -261,13 +266,13 @@ def test_a_call_has_one_spelling() -> None:
 
 
 def test_no_agent_to_run_the_prompt_fails_the_run_once() -> None:
-    play = Play(make_spec(agents=[]), lambda turn, _: text("x")).attempt().run(limit=10)
-    assert play.state.outcome is not None
-    assert play.state.outcome.reason == "InvalidSpec"
+    runner = PureRunner(make_spec(agents=[]), lambda turn, _: text("x")).attempt().run(limit=10)
+    assert runner.state.outcome is not None
+    assert runner.state.outcome.reason == "InvalidSpec"
 
 
 def test_an_answer_to_an_approved_call_is_its_result() -> None:
-    play = decided("Approve")
-    play.tool = lambda call: says("restarted")
-    play.run()
-    assert "is_error" not in play.transcript[2]["content"][0]
+    runner = decided("Approve")
+    runner.tool = lambda call: says("restarted")
+    runner.run()
+    assert "is_error" not in runner.transcript[2]["content"][0]

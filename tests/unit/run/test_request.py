@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.unit.run.play import Play, asks, make_spec, text
+from tests.unit.run.pure_runner import PureRunner, asks, make_spec, text
 
 from agentrun.api import Pricing
 from agentrun.devmodel.request import read_request
@@ -23,22 +23,22 @@ from agentrun.run.totals import cost, picodollars
 from agentrun.run.values import Limits
 
 
-def ready() -> Play:
+def ready() -> PureRunner:
     agents = [
         {"name": "sre", "tools": ["ops.*"], "instructions": "Be brief.", "temperature": "0.2"}
     ]
-    play = Play(
+    runner = PureRunner(
         make_spec(agents=agents), lambda turn, _: asks("look", turn=1) if turn == 1 else text("x")
     )
-    play.attempt()
-    while play.state.totals.tool_calls == 0 or play.state.conversations["main"].calls:
-        play.do(play.steps()[0])
-    return play
+    runner.attempt()
+    while runner.state.totals.tool_calls == 0 or runner.state.conversations["main"].calls:
+        runner.do(runner.steps()[0])
+    return runner
 
 
 def test_the_body_has_what_the_agent_was_given() -> None:
-    play = ready()
-    body = json.loads(build_request(play.state, play.spec, "main").body)
+    runner = ready()
+    body = json.loads(build_request(runner.state, runner.spec, "main").body)
     assert list(body) == [
         "model",
         "max_tokens",
@@ -60,33 +60,35 @@ def test_the_body_has_what_the_agent_was_given() -> None:
 def test_thinking_is_asked_for_as_the_provider_takes_it() -> None:
     """It counts thinking in max_tokens, which must be more than that."""
     agents = [{"name": "sre", "thinkingTokens": 8000}]
-    play = Play(make_spec(agents=agents), lambda turn, _: text("x")).attempt()
-    while not isinstance(play.steps()[0], CallModel):
-        play.do(play.steps()[0])
-    request = build_request(play.state, play.spec, "main")
+    runner = PureRunner(make_spec(agents=agents), lambda turn, _: text("x")).attempt()
+    while not isinstance(runner.steps()[0], CallModel):
+        runner.do(runner.steps()[0])
+    request = build_request(runner.state, runner.spec, "main")
     read_request(request.body)
     body = json.loads(request.body)
     assert (body["max_tokens"], body["thinking"]["budget_tokens"]) == (4096 + 8000, 8000)
 
 
 def test_at_most_four_cache_breakpoints() -> None:
-    play = Play(
+    runner = PureRunner(
         make_spec(), lambda turn, _: asks("look", turn=turn) if turn < 9 else text("x")
     ).attempt()
-    while play.steps():
+    while runner.steps():
         if (
-            play.state.conversations.get("main")
-            and play.steps()[0].__class__.__name__ == "CallModel"
+            runner.state.conversations.get("main")
+            and runner.steps()[0].__class__.__name__ == "CallModel"
         ):
-            assert build_request(play.state, play.spec, "main").body.count(b"cache_control") <= 4
-        play.do(play.steps()[0])
+            assert (
+                build_request(runner.state, runner.spec, "main").body.count(b"cache_control") <= 4
+            )
+        runner.do(runner.steps()[0])
 
 
 def test_the_stored_conversation_is_not_touched_by_building_a_request() -> None:
-    play = ready()
-    before = json.dumps(play.transcript)
-    build_request(play.state, play.spec, "main")
-    assert json.dumps(play.transcript) == before
+    runner = ready()
+    before = json.dumps(runner.transcript)
+    build_request(runner.state, runner.spec, "main")
+    assert json.dumps(runner.transcript) == before
 
 
 def test_two_processes_build_the_same_bytes() -> None:
@@ -108,11 +110,11 @@ def test_two_processes_build_the_same_bytes() -> None:
 
 
 def test_a_request_in_an_open_round_is_refused() -> None:
-    play = Play(make_spec(), lambda turn, _: asks("look", turn=1)).attempt()
-    while play.state.totals.turns == 0:
-        play.do(play.steps()[0])
+    runner = PureRunner(make_spec(), lambda turn, _: asks("look", turn=1)).attempt()
+    while runner.state.totals.turns == 0:
+        runner.do(runner.steps()[0])
     with pytest.raises(CheckpointCorrupt):
-        build_request(play.state, play.spec, "main")
+        build_request(runner.state, runner.spec, "main")
 
 
 PRICES = Pricing(input_per_m_tok="3", output_per_m_tok="15", cache_read_per_m_tok="0.3")

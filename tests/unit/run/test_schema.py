@@ -9,7 +9,7 @@ import socket
 import urllib.request
 
 import pytest
-from tests.unit.run.play import Play, asks, make_spec, offer, text
+from tests.unit.run.pure_runner import PureRunner, asks, make_spec, offer, text
 
 from agentrun.run import schema as schemas
 from agentrun.run.records import Json
@@ -164,11 +164,11 @@ def test_the_answer_is_the_same_whatever_was_asked_before() -> None:
 
 def test_a_round_of_many_calls_is_not_checked_again_at_every_step() -> None:
     schemas._problem.cache_clear()
-    play = Play(
+    runner = PureRunner(
         make_spec(),
         lambda turn, _: asks(*["look"] * 20, turn=1) if turn == 1 else text("done"),
         offers=(offer("look", {"type": "object", "required": ["n"]}),),
     )
-    play.attempt().run()
-    assert len(play.calls) == 20
+    runner.attempt().run()
+    assert len(runner.calls) == 20
     assert schemas._problem.cache_info().misses <= 20

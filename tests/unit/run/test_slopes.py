@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.unit.run.play import Play, asks, make_spec, says, text
+from tests.unit.run.pure_runner import PureRunner, asks, make_spec, says, text
 
 from agentrun.run import codec
 from agentrun.run.fold import check, fold
@@ -36,38 +36,40 @@ def cost(work: Callable[[], object], prepare: Callable[[], None] = lambda: None)
     return min(tries)
 
 
-def long_run(turns: int) -> Play:
+def long_run(turns: int) -> PureRunner:
     """A finished run, without the cost of building its requests."""
     spec = make_spec(agents=[{"name": "sre", "tools": ["ops.*"], "maxTurns": turns + 1}])
-    play = Play(spec, lambda turn, _: asks("look", turn=turn) if turn <= turns else text("done"))
-    play.tool = lambda call: says(WORDS)
+    runner = PureRunner(
+        spec, lambda turn, _: asks("look", turn=turn) if turn <= turns else text("done")
+    )
+    runner.tool = lambda call: says(WORDS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "tests.unit.run.play.build_request",
+            "tests.unit.run.pure_runner.build_request",
             lambda state, spec, path: ModelRequest("m", b"", "a" * 64, "b" * 64, "c" * 64),
         )
-        return play.attempt().run(limit=10 * turns)
+        return runner.attempt().run(limit=10 * turns)
 
 
 @pytest.fixture(scope="module")
-def whole() -> Play:
+def whole() -> PureRunner:
     return long_run(600)
 
 
-def restored(play: Play, count: int | None = None) -> State:
+def restored(runner: PureRunner, count: int | None = None) -> State:
     """The state after so many commits."""
     state = State()
-    for origin, encoded in play.commits[:count]:
+    for origin, encoded in runner.commits[:count]:
         fold(state, origin, codec.decode(encoded.codec, encoded.body, encoded.blobs))
     return check(state)
 
 
-def test_restore_is_linear(whole: Play) -> None:
+def test_restore_is_linear(whole: PureRunner) -> None:
     few = len(whole.commits) // 4
     assert cost(lambda: restored(whole)) <= FACTOR * 4 * cost(lambda: restored(whole, few))
 
 
-def test_a_late_commit_folds_as_quickly_as_an_early_one(whole: Play) -> None:
+def test_a_late_commit_folds_as_quickly_as_an_early_one(whole: PureRunner) -> None:
     def folding(start: int) -> float:
         commits = [
             (origin, codec.decode(encoded.codec, encoded.body, encoded.blobs))
@@ -84,7 +86,7 @@ def test_a_late_commit_folds_as_quickly_as_an_early_one(whole: Play) -> None:
     assert folding(len(whole.commits) - 301) <= FACTOR * folding(10)
 
 
-def test_what_may_run_is_found_as_quickly_late_as_early(whole: Play) -> None:
+def test_what_may_run_is_found_as_quickly_late_as_early(whole: PureRunner) -> None:
     def asking(turns: int) -> float:
         state = restored(whole, 4 + 3 * turns)
         assert state.conversations["main"].calls
@@ -93,7 +95,7 @@ def test_what_may_run_is_found_as_quickly_late_as_early(whole: Play) -> None:
     assert asking(590) <= FACTOR * asking(10)
 
 
-def test_a_request_costs_what_its_size_costs(whole: Play) -> None:
+def test_a_request_costs_what_its_size_costs(whole: PureRunner) -> None:
     def per_byte(turns: int) -> float:
         state = restored(whole, 3 + 3 * turns)
         size = len(build_request(state, whole.spec, "main").body)
@@ -104,16 +106,16 @@ def test_a_request_costs_what_its_size_costs(whole: Play) -> None:
 
 def test_a_round_of_many_calls_costs_what_its_calls_cost() -> None:
     def round_of(calls: int) -> float:
-        play = Play(
+        runner = PureRunner(
             make_spec(), lambda turn, _: asks(*["look"] * calls, turn=1) if turn == 1 else text("x")
         )
-        play.attempt()
-        while play.state.totals.turns == 0:
-            play.do(play.steps()[0])
-        for step in play.steps():
-            play.do(step)
-        assert play.state.totals.tool_calls == calls
-        return cost(lambda: restored(play))
+        runner.attempt()
+        while runner.state.totals.turns == 0:
+            runner.do(runner.steps()[0])
+        for step in runner.steps():
+            runner.do(step)
+        assert runner.state.totals.tool_calls == calls
+        return cost(lambda: restored(runner))
 
     assert round_of(800) <= FACTOR * 4 * round_of(200)
 

@@ -92,7 +92,7 @@ def says(words: str) -> ToolAnswer:
 
 
 @dataclass
-class Play:
+class PureRunner:
     """One run: its commits are all that survives a crash."""
 
     spec: AgentRunSpec
@@ -113,7 +113,7 @@ class Play:
         self.commits.append((origin, encoded))
         fold(self.state, origin, codec.decode(encoded.codec, encoded.body, encoded.blobs))
 
-    def attempt(self) -> Play:
+    def attempt(self) -> PureRunner:
         """The operator mints the next attempt."""
         records: list[Record] = []
         number = self.state.attempt + 1
@@ -130,7 +130,7 @@ class Play:
         self.commit(OPERATOR, records)
         return self
 
-    def crash(self, keep: int | None = None) -> Play:
+    def crash(self, keep: int | None = None) -> PureRunner:
         """Forget everything but the first ``keep`` commits, and start the next attempt."""
         del self.commits[keep if keep is not None else len(self.commits) :]
         self.state = self.folded()
@@ -169,7 +169,7 @@ class Play:
             return boundaries.after_tool(self.state, step.call, self.tool(call))
         return boundaries.settle(step, self.state, self.spec)
 
-    def run(self, pick: Callable[[int], int] = lambda count: 0, limit: int = 2000) -> Play:
+    def run(self, pick: Callable[[int], int] = lambda count: 0, limit: int = 2000) -> PureRunner:
         """Until nothing may run. ``pick`` chooses among the steps that may run at once."""
         for _ in range(limit):
             steps = self.steps()
@@ -198,7 +198,7 @@ def main_call(turn: int, index: int) -> CallId:
 
 __all__ = [
     "UID",
-    "Play",
+    "PureRunner",
     "asks",
     "content_hash",
     "main_call",

@@ -23,7 +23,7 @@ from agentrun.store.roles import LOCAL_ROLE
 from agentrun.store.rows import Budgets, Requested, RunRow
 from agentrun.store.runner_store import Hold, open_runner_store
 from agentrun.store.runner_store.facade import PostgresRunnerStore
-from bench.played import SPEC, Played
+from bench.sample_run import SPEC, Played
 
 CAPTURED = capture(SPEC, Resolved())
 _SCHEMA = f"""

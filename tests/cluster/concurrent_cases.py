@@ -20,7 +20,7 @@ HERE: Final = Path(__file__).parent
 
 
 def in_order(items: list[pytest.Item]) -> None:
-    """Sort the tests of this folder where they stand: the crowd first, then those that are alone."""
+    """Sort the tests of this folder where they stand: those that overlap first, then those that are alone."""
     places = [place for place, item in enumerate(items) if item.path.is_relative_to(HERE)]
     ours = sorted((items[place] for place in places), key=_rank)
     for place, item in zip(places, ours, strict=True):
@@ -43,7 +43,7 @@ def is_alone(item: pytest.Item) -> bool:
     return item.get_closest_marker("alone") is not None
 
 
-class Crowd:
+class ConcurrentCases:
     """The cases that are being played at the same time."""
 
     def __init__(self, stage: Stage, items: Sequence[pytest.Item]) -> None:
