@@ -130,12 +130,13 @@ def test_purging_secrets_keeps_the_one_in_use(sim: Sim) -> None:
     assert sim.cluster.secret_of(pod_of(sim)) is not None
 
 
-def test_a_lost_event_is_only_logged(sim: Sim) -> None:
+def test_a_lost_event_is_only_logged(sim: Sim, caplog: pytest.LogCaptureFixture) -> None:
     async def away(_event: Any) -> None:
         raise ClusterUnavailable("no answer")
 
     sim.cluster.emit = away  # type: ignore[method-assign]
     perform(sim, seen_by(sim), NEWS)
+    assert "was not posted: no answer" in caplog.text
 
 
 def test_the_steps_of_a_start_are_failpoints_in_order() -> None:

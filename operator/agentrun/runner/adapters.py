@@ -20,7 +20,6 @@ from agentrun.runner.observer import Observer
 
 if TYPE_CHECKING:
     from agentrun.runner.tools.port import ToolServers
-    from agentrun.store.port import Claim
 
 HOLD = 1.0
 """Seconds between looks while a model's next try must not leave."""
@@ -77,7 +76,7 @@ class RealAdapters:
 
         return AgentModels(spec, open_one)
 
-    def tools(self, spec: AgentRunSpec, claim: Claim) -> ToolServers:
+    def tools(self, spec: AgentRunSpec) -> ToolServers:
         """Addresses, headers and the workspace's socket, from the spec and the environment."""
         from agentrun.runner.tools import open_tools
 

@@ -65,7 +65,7 @@ class Adapters(Protocol):
         """The models. ``may_send`` is asked before each try, ``progress`` told of a live stream."""
         ...
 
-    def tools(self, spec: AgentRunSpec, claim: Claim) -> ToolServers:
+    def tools(self, spec: AgentRunSpec) -> ToolServers:
         """The tool servers."""
         ...
 
@@ -171,7 +171,7 @@ async def _looped(world: World, claim: Claim, spec: AgentRunSpec, resumed: Resum
         store, observer, resumed.growth, resumed.known_blobs, world.offload, tail.fail
     )
     tail.on_landed = lambda entry, seq: snapshots.landed(seq, len(entry.commit.body))
-    tools = world.adapters.tools(spec, claim)
+    tools = world.adapters.tools(spec)
     attempt: Attempt
 
     def may_send() -> bool:

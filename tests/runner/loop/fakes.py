@@ -32,7 +32,6 @@ from agentrun.runner.exits import Ending
 from agentrun.runner.lifecycle import World, live
 from agentrun.runner.observer import Observer
 from agentrun.runner.tools.port import Fetch, Files, OfferedTool
-from agentrun.store.port import Claim
 
 GRACE = 30.0
 
@@ -264,7 +263,7 @@ class FakeAdapters:
         self.opening()
         return self.model
 
-    def tools(self, spec: AgentRunSpec, claim: Claim) -> CountingTools:
+    def tools(self, spec: AgentRunSpec) -> CountingTools:
         return self.counting
 
     async def close(self) -> None:

@@ -71,7 +71,6 @@ class Database:
     released: bool = False
     up: bool = True
     """Whether the database answers."""
-    down_since: float | None = None
     refuse: Callable[[NewCommit], bool] = lambda commit: False
     """Commits that are refused for good."""
     came_back: asyncio.Event = field(default_factory=asyncio.Event)
@@ -147,12 +146,12 @@ class Database:
 
     def take_away(self) -> None:
         """The database stops answering."""
-        self.up, self.down_since = False, now()
+        self.up = False
         self.came_back.clear()
 
     def give_back(self) -> None:
         """It answers again."""
-        self.up, self.down_since = True, None
+        self.up = True
         self.came_back.set()
 
     def fence_off(self) -> None:

@@ -84,7 +84,7 @@ def secrets(world: World, row: RunRow) -> Iterator[Action]:
         yield PurgeSecrets()
 
 
-def ttl(world: World, spec: AgentRunSpec, row: RunRow) -> Iterator[Action]:
+def ttl(spec: AgentRunSpec, row: RunRow) -> Iterator[Action]:
     """``ttlSecondsAfterFinished``, by the database's clock; never unless asked for (H11)."""
     left = ttl_left(spec, row)
     if left is not None and left <= 0:
@@ -106,4 +106,4 @@ def chores(world: World, run: AgentRun, spec: AgentRunSpec, row: RunRow) -> Iter
     yield from pods(world, row)
     shown = run.status is not None and run.status.completion_time is not None
     if shown:
-        yield from ttl(world, spec, row)
+        yield from ttl(spec, row)
