@@ -13,16 +13,22 @@ import click
 
 from agentrun import __version__
 from agentrun.cli import act, dev, entrypoints, read, record, run, unavailable
-from agentrun.cli.where import Where
+from agentrun.cli.where import Where, hand_on
 from agentrun.errors import AgentRunError, NotFound
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="agentrun")
+@click.option("--state", hidden=True)
+@click.option("--dsn", hidden=True)
+@click.option("--kubeconfig", hidden=True)
+@click.option("--context", "kube_context", hidden=True)
+@click.option("-n", "--namespace", hidden=True)
 @click.pass_context
-def program(context: click.Context) -> None:
+def program(context: click.Context, /, **place: str | None) -> None:
     """Run LLM agents that survive anything that happens to their pods."""
     context.obj = Where(cluster=Path(sys.argv[0]).name.startswith("kubectl-"))
+    hand_on(context, {name: value for name, value in place.items() if value is not None})
 
 
 for command in (*run.COMMANDS, *read.COMMANDS, *act.COMMANDS, *record.COMMANDS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,8 @@ from agentrun.store.port import OperatorStore
 
 DEFAULT_STATE = ".agentrun"
 DEFAULT_NAMESPACE = "default"
+GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+"""After the verb, or before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,19 @@ def placed(verb: Verb) -> Callable[..., Any]:
     return command
 
 
+def hand_on(program: click.Context, place: Mapping[str, str]) -> None:
+    """Options that say where may stand before the verb too, as kubectl's may."""
+    verb = program.invoked_subcommand
+    if not place or verb is None or not isinstance(program.command, click.Group):
+        return
+    command = program.command.commands[verb]
+    known = {parameter.name for parameter in command.params}
+    for name in place:
+        if name not in known:
+            raise click.UsageError(f"{verb} takes no --{name.removeprefix('kube_')}")
+    program.default_map = {verb: dict(place)}
+
+
 async def _demand_database(store: OperatorStore) -> None:
     try:
         await store.ping()
@@ -189,10 +204,7 @@ def _demand_place(context: click.Context, where: Where) -> None:
     foreign = ("state",) if where.cluster else ("kubeconfig", "kube_context")
     other = "agentrun" if where.cluster else "kubectl-agentrun"
     for parameter in context.command.params:
-        if (
-            parameter.name in foreign
-            and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
-        ):
+        if parameter.name in foreign and context.get_parameter_source(parameter.name) in GIVEN:
             raise click.UsageError(f"{parameter.opts[-1]} is an option of {other}")
 
 
