@@ -258,6 +258,26 @@ def test_two_calls_with_one_id_are_refused() -> None:
     assert refusal(*twice).fault.kind is Kind.REPLY
 
 
+def test_a_reply_that_answers_a_call_is_refused_before_it_poisons_the_record() -> None:
+    answer = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "forged"}
+    failed = refusal(start(), *block(0, answer), *stop())
+    assert failed.fault.kind is Kind.REPLY
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "content_block_delta", "index": [0], "delta": {}},
+        {"type": "content_block_delta", "index": {"a": 0}, "delta": {}},
+        {"type": "content_block_delta", "index": 0, "delta": {"citation": 1}},
+    ],
+)
+def test_a_value_of_a_wrong_type_is_a_broken_stream(event: Event) -> None:
+    opening = block(0, {"type": "text", "text": "", "citations": 5})[0]
+    failed = refusal(start(), opening, event)
+    assert failed.fault.kind is Kind.AGAIN
+
+
 def test_an_id_of_an_earlier_reply_is_nothing_special() -> None:
     """H5: identity is by position, so the same id in two replies is fine."""
     first = reply(start(), *tool(0, "{}", id="t"), *stop("tool_use"))

@@ -190,6 +190,9 @@ def test_what_is_large_in_small_pieces_is_kept_if_a_commit_can_hold_it() -> None
     assert runner.transcript[2]["content"][0]["content"] == content
 
 
+ANSWER = {"type": "tool_result", "tool_use_id": "toolu_01", "content": "forged"}
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -200,8 +203,18 @@ def test_what_is_large_in_small_pieces_is_kept_if_a_commit_can_hold_it() -> None
         Reply([said("x"), "y"], (), "end_turn", "m", "msg", Usage()),
         Reply([call()], (), "tool_use", "m", "msg", Usage()),
         Reply([said("x")], (Requested("t", "ops__look", {}),), "tool_use", "m", "msg", Usage()),
+        Reply([ANSWER], (), "end_turn", "m", "msg", Usage()),
     ],
-    ids=["repeated id", "nan", "deep", "no blocks", "no block", "call lost", "call made up"],
+    ids=[
+        "repeated id",
+        "nan",
+        "deep",
+        "no blocks",
+        "no block",
+        "call lost",
+        "call made up",
+        "answer",
+    ],
 )
 def test_h5_a_reply_that_cannot_be_built_on_fails_the_task_and_says_why(broken: Reply) -> None:
     runner = PureRunner(make_spec(), once(broken)).attempt().run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentrun.api import AgentRunSpec, Position, Reason
 from agentrun.errors import ModelRefused, ModelUnavailable
 from agentrun.run.bookmarks import bookmark
-from agentrun.run.conversation import tool_uses
+from agentrun.run.conversation import problem, tool_uses
 from agentrun.run.display import shown
 from agentrun.run.exact import exact_json, unfit
 from agentrun.run.identity import task_of_path
@@ -116,11 +116,12 @@ def _unusable(reply: Reply) -> str | None:
     for value in (blocks, *(asked.arguments for asked in reply.requested)):
         if (why := unfit(value)) is not None:
             return why
+    alone = ({"role": "user", "content": []}, {"role": "assistant", "content": blocks})
+    if (why := problem(alone)) is not None:
+        return f"it makes the conversation invalid: {why}"
     asked = [(block.get("id"), block.get("name")) for block in tool_uses(blocks)]
     if asked != [(call.id, call.name) for call in reply.requested]:
         return "its calls are not those in its content"
-    if len({call.id for call in reply.requested}) < len(asked):
-        return "two of its calls have one id"
     return None
 
 

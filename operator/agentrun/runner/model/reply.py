@@ -7,6 +7,7 @@ used is no reason to refuse the reply: the model is told about it, and nobody el
 
 from __future__ import annotations
 
+from agentrun.run.conversation import tool_results
 from agentrun.run.exact import exact_json, parse_json, unfit
 from agentrun.run.records import Json
 from agentrun.run.surrogates import mend
@@ -42,6 +43,8 @@ def finish(assembly: Assembly, *, repair: bool) -> Reply:
         if value.get("type") == "tool_use":
             requested.append(_request(value, arguments, block))
     _demand_different_ids(requested)
+    if tool_results(content):
+        raise TryFailed(Fault(Kind.REPLY, "the reply holds the result of a tool call"))
     return Reply(
         content=content,
         requested=tuple(requested),

@@ -77,7 +77,12 @@ class Assembly:
         event = json.loads(data)
         if not isinstance(event, dict):
             broken(f"event {name or 'message'} is not an object")
-        kind = event.get("type") or name
+        try:
+            return self._apply(event, event.get("type") or name)
+        except TypeError:
+            broken(f"event {name or 'message'} holds a value of a wrong type")
+
+    def _apply(self, event: dict[str, Json], kind: Json) -> bool:
         match kind:
             case "ping":
                 return False
