@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 def in_their_namespace(where: Where, manifests: Sequence[Manifest]) -> Where:
     """Where the manifests belong: followed and decided is what was applied, and nothing beside it."""
-    named = dict.fromkeys(_metadata(manifest).get("namespace") for manifest in manifests)
-    spaces = [str(name) for name in named if name]
+    named = dict.fromkeys(_namespace(manifest) for manifest in manifests)
+    spaces = [name for name in named if name]
     if where.namespace:
         other = [name for name in spaces if name != where.namespace]
         if other:
@@ -92,6 +92,12 @@ async def _named(manifest: Manifest, work: Callable[[Mapping[str, Any]], Awaitab
             on=", ".join(filter(None, (manifest.source, error.on))),
             advice=error.advice,
         ) from None
+
+
+def _namespace(manifest: Manifest) -> str | None:
+    """The namespace it names; one that is no string is refused where the fields are checked."""
+    name = _metadata(manifest).get("namespace")
+    return name if isinstance(name, str) else None
 
 
 def _metadata(manifest: Manifest) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ def load_script(path: Path | str) -> Script:
         raise _unusable(path, "it is not UTF-8 text") from None
     try:
         document = _document(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise _unusable(path, " ".join(str(error).split())) from None
     try:
         return parse_script(document)
