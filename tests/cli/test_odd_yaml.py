@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.cli.applying import in_their_namespace
+from agentrun.cli.apply import in_their_namespace
 from agentrun.cli.manifests import Manifest, read_manifests
 from agentrun.cli.where import Where
 from agentrun.devmodel import load_script
