@@ -11,7 +11,8 @@ from tests.cluster_port.scenes import manifest, pod_for, secret_for
 
 from agentrun.api import AgentRun
 from agentrun.cluster.kube.containers import SOCKET, PodDefaults
-from agentrun.cluster.kube.pod_manifest import claim_manifest, pod_manifest, secret_manifest
+from agentrun.cluster.kube.pod_manifest import claim_manifest, pod_manifest
+from agentrun.cluster.secret_manifest import secret_manifest
 
 UID = "1a2b3c4d-0000-4000-8000-000000000000"
 DEFAULTS = PodDefaults(version="1.2.3")
@@ -419,7 +420,7 @@ def test_a_silent_node_is_avoided_beside_the_users_affinity() -> None:
 
 def test_the_secret_is_immutable_and_owned() -> None:
     """H50"""
-    secret = secret_manifest(secret_for(run(), "incident-42-1a2b3-1-zx81"), DEFAULTS)
+    secret = secret_manifest(secret_for(run(), "incident-42-1a2b3-1-zx81"), DEFAULTS.version)
     assert secret["immutable"] is True
     assert secret["stringData"] == {"dsn": "postgresql://db/agentrun", "secret": "s3cret"}
     assert secret["metadata"]["ownerReferences"][0]["uid"] == UID

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agentrun.cluster.kube.views import pod_view, secret_view
 from agentrun.cluster.values import ContainerEnd
+from agentrun.cluster.views import pod_view, secret_view
 
 METADATA: dict[str, Any] = {
     "name": "one-1a2b3-1",

@@ -24,8 +24,8 @@ from agentrun.api.names import (
     LABEL_RUN_UID,
     VERSION,
 )
-from agentrun.cluster.kube.views import pod_view
 from agentrun.cluster.parse import readable
+from agentrun.cluster.views import pod_view
 from agentrun.controller.app import Operator
 from agentrun.controller.cache import object_key
 from agentrun.errors import ClusterUnavailable

@@ -17,7 +17,7 @@ from agentrun.cluster.kube.attempt_secrets import AttemptSecrets
 from agentrun.cluster.kube.containers import PodDefaults
 from agentrun.cluster.kube.forgery import refuses_forgery
 from agentrun.cluster.kube.namespaces import Namespaces
-from agentrun.cluster.kube.pod_manifest import claim_manifest, pod_manifest, secret_manifest
+from agentrun.cluster.kube.pod_manifest import claim_manifest, pod_manifest
 from agentrun.cluster.kube.resources import (
     APPROVALS,
     CLAIMS,
@@ -28,8 +28,8 @@ from agentrun.cluster.kube.resources import (
     SECRETS,
 )
 from agentrun.cluster.kube.rest import Resource, Rest
-from agentrun.cluster.kube.views import owner_uid, pod_view, secret_view
 from agentrun.cluster.parse import parsed, readable
+from agentrun.cluster.secret_manifest import secret_manifest
 from agentrun.cluster.values import (
     AttemptPod,
     AttemptSecret,
@@ -38,6 +38,7 @@ from agentrun.cluster.values import (
     PodView,
     SecretView,
 )
+from agentrun.cluster.views import owner_uid, pod_view, secret_view
 from agentrun.errors import AlreadyExists, Conflict, Forbidden, NotFound
 
 Body = dict[str, Any]
@@ -134,7 +135,7 @@ class KubeCluster:
 
     async def create_secret(self, secret: AttemptSecret) -> SecretView:
         """Immutable, owned by the run."""
-        body = secret_manifest(secret, self._defaults)
+        body = secret_manifest(secret, self._defaults.version)
         view = secret_view(await self._create(SECRETS, secret.key.namespace, body))
         self._secrets.created(secret.run, view)
         return view

@@ -18,8 +18,8 @@ from agentrun.api.names import LABEL_RUN
 from agentrun.cluster.kube.containers import ATTEMPT_VOLUME
 from agentrun.cluster.kube.resources import PODS, SECRETS
 from agentrun.cluster.kube.rest import Rest
-from agentrun.cluster.kube.views import owner_uid
 from agentrun.cluster.values import SecretView
+from agentrun.cluster.views import owner_uid
 from agentrun.errors import Conflict, NotFound
 
 REMEMBERED_RUNS: Final = 10_000

@@ -31,13 +31,13 @@ from agentrun.cluster.kube.containers import (
 from agentrun.cluster.kube.placement import affinity, tolerations
 from agentrun.cluster.owner import owner_reference
 from agentrun.cluster.quantity import quantity_bytes
-from agentrun.cluster.values import AttemptPod, AttemptSecret, record_uid
+from agentrun.cluster.secret_manifest import RUNNER_COMPONENT
+from agentrun.cluster.values import AttemptPod, record_uid
 
 Body = dict[str, Any]
 
 AZURE_SKIP: Final = "azure.workload.identity/skip-containers"
 AWS_SKIP: Final = "eks.amazonaws.com/skip-containers"
-COMPONENT: Final = "runner"
 GROUP_READ: Final = 0o440
 SOCKET_LIMIT: Final = "1Mi"
 TMP_LIMIT: Final = "1Gi"
@@ -56,34 +56,6 @@ def pod_manifest(pod: AttemptPod, defaults: PodDefaults) -> Body:
             "ownerReferences": [owner_reference(pod.run)],
         },
         "spec": _spec(pod, defaults),
-    }
-
-
-def secret_manifest(secret: AttemptSecret, defaults: PodDefaults) -> Body:
-    """The attempt's Secret: immutable, owned by the run, labelled as the pod is."""
-    labels = run_labels(
-        secret.run.metadata.name,
-        record_uid(secret),
-        component=COMPONENT,
-        version=defaults.version,
-        attempt=secret.attempt,
-    )
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": secret.key.name,
-            "namespace": secret.key.namespace,
-            "labels": labels,
-            "annotations": {
-                ANNOTATION_FENCE: str(secret.fence),
-                ANNOTATION_INSTALLATION: secret.installation,
-            },
-            "ownerReferences": [owner_reference(secret.run)],
-        },
-        "type": "Opaque",
-        "immutable": True,
-        "stringData": {names.DSN_ENTRY: secret.dsn, names.ATTEMPT_ENTRY: secret.secret},
     }
 
 
@@ -127,7 +99,7 @@ def _labels(pod: AttemptPod, defaults: PodDefaults) -> dict[str, str]:
     ours = run_labels(
         pod.run.metadata.name,
         record_uid(pod),
-        component=COMPONENT,
+        component=RUNNER_COMPONENT,
         version=defaults.version,
         attempt=pod.attempt,
     )

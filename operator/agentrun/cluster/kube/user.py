@@ -19,9 +19,9 @@ from agentrun.cluster.kube.resources import (
     WHO_AM_I,
 )
 from agentrun.cluster.kube.rest import APPLY, MERGE, Rest
-from agentrun.cluster.kube.views import moment, pod_view
 from agentrun.cluster.parse import parsed, readable
 from agentrun.cluster.values import Applied, EventView, ObjectKey, PodView
+from agentrun.cluster.views import moment, pod_view
 from agentrun.errors import NotFound, Rejected
 
 Body = dict[str, Any]

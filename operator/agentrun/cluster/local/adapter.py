@@ -10,13 +10,11 @@ from typing import Any, TypeVar
 
 from agentrun.api import AgentRun, AgentRunStatus, Approval, ApprovalStatus
 from agentrun.cluster.environment import ATTEMPT_ENTRY, DSN_ENTRY
-from agentrun.cluster.kube.containers import PodDefaults
-from agentrun.cluster.kube.pod_manifest import secret_manifest
-from agentrun.cluster.kube.views import pod_view, secret_view
 from agentrun.cluster.local.pod_spec import Commands, local_pod_body, local_pod_file
 from agentrun.cluster.local.state import KILLED_BY_USER, LocalState
 from agentrun.cluster.local.watch import Watcher
 from agentrun.cluster.parse import parsed, readable
+from agentrun.cluster.secret_manifest import secret_manifest
 from agentrun.cluster.values import (
     AttemptPod,
     AttemptSecret,
@@ -25,6 +23,7 @@ from agentrun.cluster.values import (
     PodView,
     SecretView,
 )
+from agentrun.cluster.views import pod_view, secret_view
 from agentrun.errors import AlreadyExists, Forbidden, NotFound, Rejected
 
 Body = dict[str, Any]
@@ -198,7 +197,7 @@ class LocalCluster:
     def _create_secret(self, secret: AttemptSecret, entries: Mapping[str, bytes]) -> Body:
         uid = self.state.new_uid()
         self.state.secrets.write(uid, entries)
-        body = secret_manifest(secret, PodDefaults())
+        body = secret_manifest(secret)
         del body["stringData"]
         try:
             return self._create("Secret", body, uid)

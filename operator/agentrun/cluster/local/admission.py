@@ -22,7 +22,7 @@ from agentrun.errors import Forbidden, Rejected
 
 Body = dict[str, Any]
 
-POD_DRESS = {
+CLUSTER_ONLY = {
     name: field.alias or name
     for name, field in RunnerPod.model_fields.items()
     if name not in ("labels", "annotations", "env", "termination_grace_period_seconds")
@@ -50,8 +50,8 @@ def check_local(run: AgentRun) -> None:
 
 
 def only_in_clusters(spec: AgentRunSpec) -> tuple[str, ...]:
-    """Given fields that dress a pod and mean nothing to child processes."""
-    pod = [f"spec.pod.{POD_DRESS[name]}" for name in POD_DRESS if getattr(spec.pod, name)]
+    """Given fields that shape a pod and mean nothing to child processes."""
+    pod = [f"spec.pod.{CLUSTER_ONLY[name]}" for name in CLUSTER_ONLY if getattr(spec.pod, name)]
     sidecars = [
         f"spec.toolServers[{index}].workspace.{name}"
         for index, server in enumerate(spec.tool_servers)

@@ -36,7 +36,7 @@ T = TypeVar("T")
 FATAL = frozenset(
     {signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP, signals.SIGQUIT}
 )
-DRESS = frozenset({"labels", "annotations"})
+CHANGEABLE_METADATA = frozenset({"labels", "annotations"})
 FOLLOW_SECONDS = 0.1
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -237,7 +237,10 @@ class LocalUserCluster:
             stored = parsed(AgentRun, old)
             new = reapplied(stored, AgentRun.model_validate(body))
             check_update(stored, new)
-            said = {part: dict(getattr(meta, part)) for part in meta.model_fields_set & DRESS}
+            said = {
+                part: dict(getattr(meta, part))
+                for part in meta.model_fields_set & CHANGEABLE_METADATA
+            }
             return {
                 **old,
                 "metadata": {**old["metadata"], **said},

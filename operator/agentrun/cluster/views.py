@@ -1,4 +1,4 @@
-"""A Pod as the API returns it, made into what the planner wants to know. Pure."""
+"""A Pod as an API server or a state folder returns it, made into what the planner wants to know. Pure."""
 
 from __future__ import annotations
 
