@@ -40,6 +40,9 @@ bench: venv ## measured workloads, ratios in one run
 image: ## the image, from whatever base image can be had here; prints its name
 	@tests/cluster/kind/image
 
+crds: venv ## the CRDs, after the models of operator/agentrun/api have changed
+	$(PY) -m agentrun.api.crd crds
+
 manifests: venv ## both charts as plain YAML, for kubectl apply; for those without Helm
 	@PYTHONPATH=. $(PY) -m tests.chart.render $(IMAGE)
 

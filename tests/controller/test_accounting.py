@@ -1,4 +1,4 @@
-"""What an end costs, and what follows it (DESIGN section 6)."""
+"""What an end costs, and what follows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to people (DESIGN section 8; H13, H26, H37, H38, H42, H71, H72)."""
+"""Questions to people (H13, H26, H37, H38, H42, H71, H72)."""
 
 from __future__ import annotations
 

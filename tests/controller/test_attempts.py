@@ -1,4 +1,4 @@
-"""The operator's own commits (DESIGN sections 5 and 6.1; H18, H47)."""
+"""The operator's own commits (H18, H47)."""
 
 from __future__ import annotations
 

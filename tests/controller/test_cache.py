@@ -1,4 +1,4 @@
-"""The cache: relists, late events, and objects that went while nobody watched (H23; kopf.md 1.4.5)."""
+"""The cache: relists, late events, and objects that went while nobody watched (H23)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods, Secrets and finished objects that are not needed any more (DESIGN sections 6 and 10)."""
+"""Pods, Secrets and finished objects that are not needed any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start deadline, wall deadline, and what a pod may wait for (DESIGN section 6)."""
+"""Start deadline, wall deadline, and what a pod may wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletion, re-creation, other objects' rows (DESIGN section 10; H22, H23, H24, H64)."""
+"""Deletion, re-creation, other objects' rows (H22, H23, H24, H64)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wanted of the run (DESIGN section 10; H27, H63, H68)."""
+"""What is wanted of the run (H27, H63, H68)."""
 
 from __future__ import annotations
 

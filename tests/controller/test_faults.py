@@ -1,4 +1,4 @@
-"""Whose fault: the one ordered list of DESIGN section 6, row by row."""
+"""Whose fault: the one ordered list, row by row."""
 
 from __future__ import annotations
 

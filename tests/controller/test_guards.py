@@ -1,4 +1,4 @@
-"""When nothing may be done, opening and starting (DESIGN sections 5, 7 and 10; H20, H21, H29, H36)."""
+"""When nothing may be done, opening and starting (H20, H21, H29, H36)."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class TestOpening:
 
 @pytest.mark.parametrize("the_row", EVERY_ROW)
 def test_the_phase_is_never_read_back(the_row: Any) -> None:
-    """conventions.md, row 12: any phase in the old status makes the same plan."""
+    """Any phase in the old status makes the same plan."""
     for the_pods in ((), (ended_pod(1),)):
         plans = {
             plan(

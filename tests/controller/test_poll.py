@@ -1,4 +1,4 @@
-"""The progress poll (DESIGN section 10): what wakes a run, and how often."""
+"""The progress poll: what wakes a run, and how often."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_new_runs_and_runs_that_have_left_wake_at_once() -> None:
 
 
 def test_a_question_is_asked_at_once_although_other_calls_still_run() -> None:
-    """DESIGN section 8: its object appears when the request is committed."""
+    """Its object appears when the request is committed."""
     assert compare(looks(row()), looks(row(seq=6, unasked=True))).now == {KEY}
 
 

@@ -1,4 +1,4 @@
-"""The work queue: client-go's three rules, back-off, delayed adds (kopf.md, section 1.4)."""
+"""The work queue: client-go's three rules, back-off, delayed adds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full resync and sweep (DESIGN section 10; H20): what watches have missed, and nothing too early."""
+"""Full resync and sweep (H20): what watches have missed, and nothing too early."""
 
 from __future__ import annotations
 

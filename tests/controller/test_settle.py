@@ -1,4 +1,4 @@
-"""Suspend and cancel of an owned run (DESIGN section 10; H27, H61)."""
+"""Suspend and cancel of an owned run (H27, H61)."""
 
 from __future__ import annotations
 

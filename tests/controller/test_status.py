@@ -1,4 +1,4 @@
-"""The projection World -> status (DESIGN section 10 and 13; API.md; conventions.md 10-14; H56)."""
+"""The projection World -> status (H56)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_waiting_for_an_unreachable_pod_says_so() -> None:
 
 
 def kstatus(at: World) -> str:
-    """The five rules of kstatus (conventions.md, row 13)."""
+    """The five rules of kstatus."""
     status, said = shown(at), conditions(at)
     assert at.run is not None
     if at.run.metadata.deletion_timestamp is not None:

@@ -1,4 +1,4 @@
-"""Resuming (DESIGN sections 6 and 8; H12, H26, H34, H35, H68)."""
+"""Resuming (H12, H26, H34, H35, H68)."""
 
 from __future__ import annotations
 

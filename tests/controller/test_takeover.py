@@ -1,4 +1,4 @@
-"""Takeover of a claimed fence (DESIGN section 6.5)."""
+"""Takeover of a claimed fence."""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ def _creates_nothing_for_what_goes(at: World, actions: tuple[Any, ...]) -> None:
 
 
 def _leaves_terminal_rows_alone(at: World, changing: list[Any]) -> None:
-    """I11: what is over stays over."""
+    """What is over stays over."""
     if at.row is not None and (at.row.state.terminal or at.row.object_uid != UID):
         assert not changing
     if at.row is not None and at.row.state is not RunState.ACTIVE:

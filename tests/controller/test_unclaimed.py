@@ -1,4 +1,4 @@
-"""An attempt that nobody has claimed (DESIGN sections 6.1 and 6.5)."""
+"""An attempt that nobody has claimed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be is refused as CheckpointCorrupt, never with another error (C76)."""
+"""What cannot be is refused as CheckpointCorrupt, never with another error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Becoming the owner of a run, and every way of not becoming it (DESIGN section 6.2)."""
+"""Becoming the owner of a run, and every way of not becoming it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a boundary costs: rows, bytes, round trips, and none of it grows (DESIGN section 13).
+"""What a boundary costs: rows, bytes, round trips, and none of it grows.
 
 Counts and slopes, never seconds.
 """

@@ -1,4 +1,4 @@
-"""Consuming decisions: once, in Suspended, for the content that was asked (DESIGN section 8)."""
+"""Consuming decisions: once, in Suspended, for the content that was asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease: who renews it, who does not, and how old it is (DESIGN sections 6.3 and 6.4)."""
+"""The lease: who renews it, who does not, and how old it is."""
 
 from __future__ import annotations
 

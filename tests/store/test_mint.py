@@ -1,4 +1,4 @@
-"""Minting: each reason is checked again on the locked row (DESIGN section 6; H16, H60, H65, H68)."""
+"""Minting: each reason is checked again on the locked row (H16, H60, H65, H68)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL killed, stopped, frozen, full and locked, under load (faults.md 17 to 23)."""
+"""PostgreSQL killed, stopped, frozen, full and locked, under load."""
 
 from __future__ import annotations
 

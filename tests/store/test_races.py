@@ -70,7 +70,7 @@ def _waiting(sql: psycopg.Connection, pid: int) -> int:
 
 
 async def sound(world: World, run_uid: str) -> list[Any]:
-    """The oracle: dense seqs, unbroken chain, fences that never go back (I1, I2)."""
+    """The oracle: dense seqs, unbroken chain, fences that never go back."""
     commits = list((await world.operator.commits(run_uid)).commits)
     assert [c.seq for c in commits] == list(range(1, len(commits) + 1))
     chain = genesis(run_uid)

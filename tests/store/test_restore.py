@@ -1,4 +1,4 @@
-"""What is read back: exactly what was written, or CheckpointCorrupt (I3; faults.md 62)."""
+"""What is read back: exactly what was written, or CheckpointCorrupt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a runner's login may do: its nine functions, and nothing else (DESIGN section 11, H46)."""
+"""What a runner's login may do: its nine functions, and nothing else (H46)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Everything is frozen and refuses unknown fields. Attributes are snake_case, the wire is camelCase.
 An optional text is ``""`` and an optional list or map is empty when it is absent; an optional
-number is ``None``, because 0 is never "none" (API.md).
+number is ``None``, because 0 is never "none".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The bounded types that the API is made of.
 
 Bounds are part of the type, because they reach both the models and the CRD schema: Kubernetes
-estimates the cost of validation rules from them, and etcd refuses objects above 1.5 MB
-(conventions.md, row 3). Patterns use only what Rust's and Go's regular expressions share.
+estimates the cost of validation rules from them, and etcd refuses objects above 1.5 MB.
+Patterns use only what Rust's and Go's regular expressions share.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which bookmarks are kept and what happens when a commit cannot be written (design section 7)."""
+"""Which bookmarks are kept and what happens when a commit cannot be written."""
 
 from __future__ import annotations
 

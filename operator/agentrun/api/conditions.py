@@ -1,4 +1,4 @@
-"""Phases, condition types and the closed set of reasons (API.md, status)."""
+"""Phases, condition types and the closed set of reasons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentrun.api.bounds import Count, Time
 
 
 class Phase(StrEnum):
-    """Where the run is, derived for the eye; nothing reads it back (conventions.md, row 12)."""
+    """Where the run is, derived for the eye; nothing reads it back."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -115,7 +115,7 @@ ConditionWord = Annotated[
 
 
 class Condition(ApiModel):
-    """One condition, in the six standard fields (conventions.md, row 10).
+    """One condition, in the six standard fields.
 
     Type and reason are strings: other programs may add conditions of their own, and a newer
     release may have written a reason that this one does not know.

@@ -94,7 +94,7 @@ class Pricing(ApiModel):
 
 
 def merge_model(base: ModelSpec | None, override: ModelOverride | None) -> ModelSpec:
-    """The model an agent really uses: ``override`` over ``base``, field by field (API.md)."""
+    """The model an agent really uses: ``override`` over ``base``, field by field."""
     own = override or ModelOverride()
     given = {
         name: value

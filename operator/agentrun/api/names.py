@@ -80,7 +80,7 @@ def secret_name(pod_name: str, suffix: str) -> str:
 def run_labels(
     run_name: str, run_uid: str, *, component: str, version: str = "", attempt: int | None = None
 ) -> dict[str, str]:
-    """The labels on everything that is created for a run (API.md)."""
+    """The labels on everything that is created for a run."""
     labels = {
         LABEL_RUN: run_name,
         LABEL_RUN_UID: run_uid,

@@ -1,7 +1,7 @@
 """``AgentRun.spec``: what to run.
 
-It is immutable except for suspend, cancel, ttlSecondsAfterFinished and the budgets (design section
-10); the CRD enforces that with one rule made from ``MUTABLE_FIELDS`` and ``MUTABLE_LIMITS``.
+It is immutable except for suspend, cancel, ttlSecondsAfterFinished and the budgets; the CRD
+enforces that with one rule made from ``MUTABLE_FIELDS`` and ``MUTABLE_LIMITS``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from agentrun.api.checkpoint import Position
 from agentrun.api.conditions import Condition, Phase
 
 LIST_MAX = 10
-"""Items of each list in status (API.md)."""
+"""Items of each list in status."""
 
 RESULT_MAX = 1024
 MESSAGE_MAX = 512
@@ -35,7 +35,7 @@ class StatusModel(ApiModel):
 
 
 class Fault(StrEnum):
-    """Whose fault the end of an attempt was (design section 6); absent: nobody's."""
+    """Whose fault the end of an attempt was; absent: nobody's."""
 
     APP = "App"
     INFRA = "Infra"

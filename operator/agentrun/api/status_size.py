@@ -1,4 +1,4 @@
-"""Keeps a status within 8 KB (design section 13), whatever the length of the run.
+"""Keeps a status within 8 KB, whatever the length of the run.
 
 The bounds of the single fields do not add up to that: ten attempts with trace links alone take half
 of it. What a person misses least goes first: old attempts, then tasks, then the ends of texts. The

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from agentrun.api import AgentRun, Approval, ConditionType, Phase, Usage
+from agentrun.api import AgentRun, Approval, AttemptStatus, ConditionType, Phase, Usage
 from agentrun.cli.hints import say_who_takes_it_up
 from agentrun.cli.output import (
     age,
@@ -67,35 +67,7 @@ async def describe(where: Where, name: str) -> int:
         click.echo(line)
     if run.status and run.status.attempts:
         click.echo("Attempts:")
-        print_table(
-            [
-                "  N",
-                "POD",
-                "STARTED",
-                "ENDED",
-                "CAUSE",
-                "FAULT",
-                "EXIT",
-                "LAST SEQ",
-                "CONTINUED FROM",
-            ],
-            [
-                [
-                    f"  {item.attempt}",
-                    item.pod,
-                    moment(item.started_at),
-                    moment(item.ended_at),
-                    item.cause,
-                    item.fault or "",
-                    "" if item.exit_code is None else str(item.exit_code),
-                    str(item.last_seq),
-                    f"{item.continued_from.attempt} at {item.continued_from.seq}"
-                    if item.continued_from
-                    else "",
-                ]
-                for item in run.status.attempts
-            ],
-        )
+        _show_attempts(run.status.attempts)
     if pending:
         click.echo("Approvals:")
         show(pending, "table")
@@ -106,6 +78,37 @@ async def describe(where: Where, name: str) -> int:
             [[f"  {age(e.at)}", e.type, e.reason, e.note] for e in events],
         )
     return 0
+
+
+def _show_attempts(attempts: Sequence[AttemptStatus]) -> None:
+    header = [
+        "  N",
+        "POD",
+        "STARTED",
+        "ENDED",
+        "CAUSE",
+        "FAULT",
+        "EXIT",
+        "LAST SEQ",
+        "CONTINUED FROM",
+    ]
+    rows = []
+    for item in attempts:
+        origin = item.continued_from
+        rows.append(
+            [
+                f"  {item.attempt}",
+                item.pod,
+                moment(item.started_at),
+                moment(item.ended_at),
+                item.cause,
+                item.fault or "",
+                "" if item.exit_code is None else str(item.exit_code),
+                str(item.last_seq),
+                f"{origin.attempt} at {origin.seq}" if origin else "",
+            ]
+        )
+    print_table(header, rows)
 
 
 def _summary(run: AgentRun) -> list[str]:

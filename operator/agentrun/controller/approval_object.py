@@ -1,4 +1,4 @@
-"""The Approval object of a question, made from its row and compared with it (DESIGN section 8; pure).
+"""The Approval object of a question, made from its row and compared with it (pure).
 
 What a person decides is bound to the row's content, so the object is only a way of showing it: an
 object that shows anything else is never consumed as it is (H38).

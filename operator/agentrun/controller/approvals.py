@@ -1,4 +1,4 @@
-"""Approval objects and decisions (DESIGN section 8). The operator never writes a decision into one."""
+"""Approval objects and decisions. The operator never writes a decision into one."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _end_records(row: RunRow, end: AttemptEnd | None) -> tuple[records.Record, .
 
 
 def _link(row: RunRow) -> records.TraceLink | None:
-    """Trace, root span and last commit of the attempt that this one goes on from (I10)."""
+    """Trace, root span and last commit of the attempt that this one goes on from."""
     if not row.attempt:
         return None
     attempt = current_attempt(row)

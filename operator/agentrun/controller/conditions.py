@@ -1,4 +1,4 @@
-"""Conditions in the standard six fields, compatible with kstatus (conventions.md, rows 10 to 14).
+"""Conditions in the standard six fields, compatible with kstatus.
 
 Failed and Rejected are Stalled, the other ends are Ready, everything else is in progress. The
 transition time changes with the status alone. Conditions of other writers are kept as they are.

@@ -18,7 +18,7 @@ from agentrun.store.port import OperatorStore
 from agentrun.store.rows import RunRow
 
 Credentials = Callable[[str], Awaitable[str]]
-"""DSN for the runners of a namespace, by the namespace's UID (DESIGN section 11)."""
+"""DSN for the runners of a namespace, by the namespace's UID."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ ORDER = (
     TaskPhase.SUCCEEDED,
     TaskPhase.SKIPPED,
 )
-"""Failed, then active, then the rest (API.md)."""
+"""Failed, then active, then the rest."""
 
 TASK_OF = {
     Phase.PENDING: TaskPhase.PENDING,

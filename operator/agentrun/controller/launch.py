@@ -1,4 +1,4 @@
-"""The Secret and the pod of an attempt (DESIGN section 6.1; H18, H25, H50).
+"""The Secret and the pod of an attempt (H18, H25, H50).
 
 A name that is taken is looked at: the pod is adopted only when owner UID, fence and installation are
 ours. What the API server refuses (quota, policy) becomes a trouble with a growing wait; the fence

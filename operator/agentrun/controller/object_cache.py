@@ -1,4 +1,4 @@
-"""A cache of one kind of object that survives relists (kopf.md, section 1.4).
+"""A cache of one kind of object that survives relists.
 
 Kopf keeps no store, so a deletion that happens while a watch is down gives no event. A fresh list
 therefore also removes what it does not hold; but what was put or removed after the list was asked

@@ -123,7 +123,7 @@ class Observer:
 
 
 def in_force(captured: AgentRunSpec, current: AgentRunSpec) -> AgentRunSpec:
-    """The captured spec is the truth for ever, except for the fields that may change (DESIGN 10)."""
+    """The captured spec is the truth for ever, except for the fields that may change."""
     limits = captured.limits.model_copy(
         update={name: getattr(current.limits, name) for name in MUTABLE_LIMITS}
     )

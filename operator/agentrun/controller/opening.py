@@ -1,4 +1,4 @@
-"""Making the row of a run: what its spec refers to is looked up once and recorded (DESIGN section 5)."""
+"""Making the row of a run: what its spec refers to is looked up once and recorded."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The progress poll: live rows, compared with the last look, wake the runs that have changed.
 
-What a person would notice (owner, state, what is requested, an expired lease, a new question) is looked
-at at once; mere progress
-at most once in ten seconds, because it is not shown more often. LISTEN may come as a hint one day;
-nothing depends on it (storage.md, rule 10).
+What a person would notice (owner, state, what is requested, an expired lease, a new question) is
+looked at at once; mere progress at most once in ten seconds, because it is not shown more often.
+LISTEN may come as a hint one day; nothing depends on it.
 """
 
 from __future__ import annotations

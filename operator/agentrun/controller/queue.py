@@ -1,4 +1,4 @@
-"""The keyed work queue, by client-go's three rules (kopf.md, section 1.4).
+"""The keyed work queue, by client-go's three rules.
 
 A key is never worked on twice at once; keys added meanwhile are worked on once more afterwards;
 failures come back with exponential back-off and jitter per key, under one rate for all. A delayed

@@ -1,7 +1,7 @@
 """One reconcile of one key: observe, plan, execute, again until nothing is left, then the status.
 
 Level-triggered: it never asks what happened, only what is. A crash between any two steps is the same
-as stopping here; the next reconcile finds the facts and goes on (DESIGN section 3).
+as stopping here; the next reconcile finds the facts and goes on.
 """
 
 from __future__ import annotations

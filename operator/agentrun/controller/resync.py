@@ -2,7 +2,7 @@
 
 The sweep revokes rows whose object is gone: only own rows (H20), only after a live GET says 404 or
 another UID, twice, ten minutes apart. It pauses when the lists fail or more than a fifth of the rows
-would go: then something else is wrong (DESIGN section 10).
+would go: then something else is wrong.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Settings:
     image: str = ""
     workspace_image: str = ""
     runner_dsn: str = field(default="", repr=False)
-    """What an attempt connects to; the default of ``Operator``'s credentials (DESIGN section 11)."""
+    """What an attempt connects to; the default of ``Operator``'s credentials."""
     local: bool = False
     policy: AdminPolicy = DEFAULT_POLICY
     accept_unverified_decisions: bool = False
@@ -31,7 +31,7 @@ class Settings:
     backoff_base: float = 10.0
     backoff_cap: float = 300.0
     settle_slack: float = 30.0
-    """Added to the pod's grace period before the operator writes the outcome itself (DESIGN 10)."""
+    """Added to the pod's grace period before the operator writes the outcome itself."""
     resume_wait: float = 60.0
     """Wait of a self-suspended run that gave none (ModelUnavailable): it never spins (H68)."""
     record_wait: float = 300.0
@@ -41,5 +41,5 @@ class Settings:
     poll: float = 1.0
     resync: float = 300.0
     sweep_confirm: float = 600.0
-    """Between the two looks that must agree before a row without an object is revoked (DESIGN 10)."""
+    """Between the two looks that must agree before a row without an object is revoked."""
     workers: int = 4

@@ -1,4 +1,4 @@
-"""Status is a projection of the world, and nothing reads it back (DESIGN section 10).
+"""Status is a projection of the world, and nothing reads it back.
 
 It stays within 8 KB whatever the run (section 13), and it is written only when something a person
 would notice has changed; mere progress is written at most once in ten seconds.

@@ -1,4 +1,4 @@
-"""Phase, reason and message of a run: derived for the eye, from the closed set (conventions.md, 12)."""
+"""Phase, reason and message of a run: derived for the eye, from the closed set."""
 
 from __future__ import annotations
 

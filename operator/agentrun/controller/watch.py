@@ -1,4 +1,4 @@
-"""Kopf as the watch-and-dispatch layer, and nothing more (kopf.md; the only module that imports it).
+"""Kopf as the watch-and-dispatch layer, and nothing more (the only module that imports it).
 
 ``on.event`` handlers fill the cache and the queue. They add no finalizer and no annotation, keep no
 state on the objects, and await nothing. Retries, back-off and deadlines are the queue's.
@@ -38,7 +38,7 @@ def kopf_watch(
     *, namespaces: Sequence[str] = (), login: Login | None = None
 ) -> Callable[[Operator, asyncio.Event], Coroutine[None, None, None]]:
     """A watch for :class:`Operator`. No namespaces: all of them. ``login`` returns what Kopf's own
-    ``on.login`` handlers return (a bounded session, kopf.md 1.2)."""
+    ``on.login`` handlers return (a bounded session)."""
 
     async def watch(operator: Operator, stop: asyncio.Event) -> None:
         quiet()
@@ -96,7 +96,12 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
 
 
 def settings(*, clusterwide: bool) -> kopf.OperatorSettings:
-    """kopf.md, section 1.2: every value that differs from Kopf's default, and why, is there."""
+    """Every value that differs from Kopf's default.
+
+    Peering would let a stray object freeze us, and discovery needs rights on the whole cluster.
+    Timeouts bound every stall, and no list of waits ends (:class:`Backoffs`). Kopf posts no Events:
+    it does not aggregate them. The last timeout stays below the pod's grace period.
+    """
     found = kopf.OperatorSettings()
     found.peering.standalone = True
     found.scanning.disabled = not clusterwide
@@ -119,7 +124,7 @@ def settings(*, clusterwide: bool) -> kopf.OperatorSettings:
 
 
 class Backoffs:
-    """An endless list of waits: when Kopf's list ends, its watcher dies (kopf.md, 1.13)."""
+    """An endless list of waits: when Kopf's list ends, its watcher dies."""
 
     def __iter__(self) -> Iterator[float]:
         step = 0

@@ -2,7 +2,7 @@
 
 A world is observed in this order: cached objects first, then the row. So whatever a pod did before
 its end was seen (its last commit) is in the row. Durations come from a monotonic clock of this
-process; moments are the database's, and nothing compares the two (DESIGN section 5).
+process; moments are the database's, and nothing compares the two.
 """
 
 from __future__ import annotations

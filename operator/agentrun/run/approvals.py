@@ -1,4 +1,4 @@
-"""What a person reviews, and the hash that binds the decision to exactly that (DESIGN section 8)."""
+"""What a person reviews, and the hash that binds the decision to exactly that."""
 
 from __future__ import annotations
 

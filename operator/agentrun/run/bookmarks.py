@@ -1,4 +1,4 @@
-"""The second seed's bookmark: where a conversation last completed a boundary."""
+"""The bookmark: where a conversation last completed a boundary."""
 
 from __future__ import annotations
 

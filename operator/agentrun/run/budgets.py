@@ -1,7 +1,7 @@
 """Budgets: turns, tokens and cost of the whole run, checked before each model call.
 
 A reply that is already there is never thrown away: a run whose last reply went over the budget
-still succeeds (DESIGN section 6, money and keys).
+still succeeds.
 """
 
 from __future__ import annotations

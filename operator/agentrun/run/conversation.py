@@ -1,7 +1,7 @@
 """Whether a conversation is one that the model's API accepts.
 
 Checked before every request and after every restore: a poisoned conversation is neither sent nor
-silently repaired (DESIGN section 7, never silently fresh).
+silently repaired.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _conversation(
 
 
 def _own_limit(talk: Conversation, agent: AgentSpec) -> FailTask | None:
-    """An agent's own limits end its task (DESIGN section 6); only the run's budgets suspend."""
+    """An agent's own limits end its task; only the run's budgets suspend."""
     if talk.turn >= agent.max_turns:
         return FailTask(
             talk.path,

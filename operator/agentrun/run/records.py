@@ -1,7 +1,7 @@
 """The facts a run is made of.
 
 A commit holds one or more records; folding all records of a run, in order, gives its whole state.
-A record is a frozen value with a ``type`` (the seed's run-journal names, plus ours) and a version.
+A record is a frozen value with a ``type`` (the names of common run journals, plus ours) and a version.
 Unknown types and versions are refused, never skipped (``CheckpointCorrupt`` for what cannot be,
 ``CheckpointNewer`` for what a newer release may have written).
 
@@ -327,7 +327,7 @@ class ApprovalDecision(Record):
 
 
 class BookmarkSaved(Record):
-    """The second seed's seven-field bookmark of the last boundary (C/E7)."""
+    """The seven-field bookmark of the last boundary."""
 
     type: Literal["bookmark/saved"] = "bookmark/saved"
     position: Literal["after_model", "after_tools"]
@@ -373,6 +373,6 @@ OPERATOR_OWNED = frozenset(
 
 
 def progress(records: Iterable[Record]) -> bool:
-    """Whether a commit with these records is progress (DESIGN section 6): three App faults without
+    """Whether a commit with these records is progress: three App faults without
     any end the run, so what every attempt of a crash loop writes must not count (H30)."""
     return any(record.progress for record in records)

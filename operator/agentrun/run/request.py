@@ -1,7 +1,7 @@
 """The exact request that continues a conversation.
 
 A function of the state and the captured spec alone, so what attempt 2 sends is byte for byte what
-attempt 1 would have sent, and the provider's prompt cache still hits (DESIGN section 7).
+attempt 1 would have sent, and the provider's prompt cache still hits.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class CallPhase(StrEnum):
 
 
 class TaskPhase(StrEnum):
-    """A task's life. The seed's names."""
+    """A task's life."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"

@@ -86,7 +86,7 @@ class Attempt:
         return not stopping and self.lease.may_call()
 
     def keeps(self, *, failed: bool) -> bool:
-        """Whether an outcome that just arrived may become a commit (DESIGN section 7)."""
+        """Whether an outcome that just arrived may become a commit."""
         return not self.cancelling and not (failed and self.drain.begun)
 
     def part(self, farewell: Callable[[], Boundary]) -> None:

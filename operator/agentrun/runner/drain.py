@@ -1,4 +1,4 @@
-"""SIGTERM: how long is left, and since when (DESIGN section 6.6)."""
+"""SIGTERM: how long is left, and since when."""
 
 from __future__ import annotations
 

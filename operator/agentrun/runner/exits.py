@@ -1,6 +1,6 @@
 """How an attempt ends: exit codes, and the line that tells the operator why.
 
-Codes and the line are hints; the run's row is the truth (DESIGN section 6).
+Codes and the line are hints; the run's row is the truth.
 """
 
 from __future__ import annotations

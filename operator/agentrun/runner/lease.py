@@ -1,4 +1,4 @@
-"""How far this attempt's hold on the run reaches, by its own clock (DESIGN section 6.4).
+"""How far this attempt's hold on the run reaches, by its own clock.
 
 Safety comes from the fence alone. These limits keep a pod that cannot be heard from starting effects
 that its successor may repeat.

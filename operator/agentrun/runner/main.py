@@ -31,7 +31,7 @@ STRAGGLERS = 1.0
 
 
 def run_attempt(environ: Mapping[str, str]) -> int:
-    """Run the attempt that the environment names; the exit code (DESIGN section 6)."""
+    """Run the attempt that the environment names; the exit code."""
     logs.configure(level=environ.get(environment.LOG_LEVEL, "INFO"))
     try:
         failpoints.arm(environ)

@@ -2,7 +2,7 @@
 
 A restored run does not wait for its servers before it calls the model: what they offered is in the
 record. They are asked in the background, and what differs becomes a record of its own before the
-next request of that agent (DESIGN section 7). A call does wait, because it may be for a tool that
+next request of that agent. A call does wait, because it may be for a tool that
 changed.
 """
 

@@ -1,7 +1,7 @@
 """From the store to a state: latest snapshot, the commits after it, folded and checked.
 
 Three queries at most: the record, and once the blobs that it names. Nothing is executed unless every
-check passes (DESIGN section 7, never silently fresh).
+check passes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Snapshots: written beside the boundaries, when the tail has grown enough (DESIGN section 5).
+"""Snapshots: written beside the boundaries, when the tail has grown enough.
 
 Encoding runs in a thread, on a copy whose containers are its own and whose messages are shared: the
 fold replaces messages and never changes one, so neither side holds up the other (H54).

@@ -6,5 +6,5 @@ import time
 
 
 def boottime() -> float:
-    """Seconds on a clock that goes on while the machine sleeps (DESIGN section 6.4)."""
+    """Seconds on a clock that goes on while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -142,7 +142,7 @@ class RunnerStore(Protocol):
 
     def lease_age(self) -> float:
         """Seconds, on a clock that counts suspend, since the last renewal that was answered was
-        sent. Past 2/3 TTL: start nothing; past TTL: idle (DESIGN section 6.4)."""
+        sent. Past 2/3 TTL: start nothing; past TTL: idle."""
         ...
 
     def uncommitted_age(self) -> float:

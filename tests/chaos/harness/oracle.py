@@ -119,7 +119,7 @@ def check_status(found: Trail) -> None:
 
 
 def check_chain_of_attempts(found: Trail) -> None:
-    """Every attempt but the first names the one before: trace, root span and last commit (I10)."""
+    """Every attempt but the first names the one before: trace, root span and last commit."""
     starts = found.of(AttemptStart)
     assert [one.record.attempt for one in starts] == list(range(1, found.row.attempt + 1))
     status = found.run.status
@@ -148,7 +148,7 @@ def _last_seq(found: Trail, before: Written[AttemptStart], after: Written[Attemp
 
 
 def check_effects(found: Trail) -> None:
-    """No committed call runs again; a charge happens once whatever happens (I3, I4)."""
+    """No committed call runs again; a charge happens once whatever happens."""
     committed = {_key(found, one.record.call): one for one in found.of(ToolResult)}
     for key in {line["key"] for line in found.called}:
         attempts = [line["meta"]["attempt"] for line in found.called if line["key"] == key]

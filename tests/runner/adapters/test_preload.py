@@ -1,4 +1,4 @@
-"""Nothing heavy is imported before it is needed, and then beside everything else (DESIGN 13)."""
+"""Nothing heavy is imported before it is needed, and then beside everything else."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ async def test_thinking_and_calls_come_as_scripted(tmp_path: Path) -> None:
 
 
 async def test_a_signed_reply_is_accepted_when_it_is_sent_back(tmp_path: Path) -> None:
-    """What we kept is what the provider signed: altered thinking would be refused (C/E7)."""
+    """What we kept is what the provider signed: altered thinking would be refused."""
     rules = [ms.reply(0, text="one", thinking="because"), ms.reply(1, text="two")]
     opening = [{"role": "user", "content": "hi"}]
     first, _ = await ask(tmp_path, rules, request(messages=opening))

@@ -129,7 +129,7 @@ def test_h2_nor_a_call_that_was_queued_before() -> None:
 
 
 def test_h2_a_call_that_waited_is_not_sent_past_two_thirds_of_the_ttl_without_an_answer() -> None:
-    """Checked again right before a call leaves (DESIGN section 6.4), and sent when it may be."""
+    """Checked again right before a call leaves, and sent when it may be."""
 
     async def scene() -> None:
         made = Stage(make_spec(), lambda turn: (asks("look", turn=0), text("done"))[turn])

@@ -1,4 +1,4 @@
-"""The CRDs: byte for byte what the models give, bounded, described, with API.md's defaults."""
+"""The CRDs: byte for byte what the models give, bounded, described, with the promised defaults."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ DEFAULTS = {
     "pod": {},
     "pod.terminationGracePeriodSeconds": 30,
 }
-"""The defaults of API.md, exactly. ``{}`` makes the API server fill in what is inside."""
+"""The defaults that users rely on, exactly. ``{}`` makes the API server fill in what is inside."""
 
 OPAQUE = {
     "agents[].outputSchema",

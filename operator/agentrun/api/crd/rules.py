@@ -40,7 +40,7 @@ def run_spec_rules() -> list[Rule]:
 
 
 def approval_spec_rules() -> list[Rule]:
-    """Rules on ``Approval.spec`` (design section 8; hazards H37 to H39)."""
+    """Rules on ``Approval.spec`` (hazards H37 to H39)."""
     decision = _wire(ApprovalSpec, DECISION_FIELDS)
     content = _wire(
         ApprovalSpec, (n for n in ApprovalSpec.model_fields if n not in DECISION_FIELDS)

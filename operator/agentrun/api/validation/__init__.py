@@ -1,9 +1,9 @@
 """Checks on a manifest that its schema cannot make.
 
 The CRD's rules cover shape, unions and immutability. What needs looking across lists is checked
-here, by the operator and by local mode alike, and ends in ``InvalidSpec`` (API.md; hazard H57: the
-same checks in CEL break the API server's cost budget). A glob that matches none of the tools which
-a server really offers can only be found by the runner.
+here, by the operator and by local mode alike, and ends in ``InvalidSpec``: the same checks in CEL
+break the API server's cost budget (H57). A glob that matches none of the tools which a server really
+offers can only be found by the runner.
 """
 
 from __future__ import annotations

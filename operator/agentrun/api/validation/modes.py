@@ -12,7 +12,7 @@ _ALL_MODES = ", ".join(wire_name(mode) for mode in MODES)
 
 
 def mode_problems(spec: AgentRunSpec) -> Problems:
-    """Exactly one of the seven modes, with what belongs to it and nothing else (design section 9)."""
+    """Exactly one of the seven modes, with what belongs to it and nothing else."""
     given = [wire_name(mode) for mode in spec.modes]
     if len(given) != 1:
         yield f"spec: give exactly one of {_ALL_MODES}; found {' and '.join(given) or 'none'}"

@@ -1,4 +1,4 @@
-"""What the administrator allows. A run can be stricter, never looser (design sections 8 and 11)."""
+"""What the administrator allows. A run can be stricter, never looser."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def gated(spec: AgentRunSpec) -> bool:
 
 
 def recording_problems(spec: AgentRunSpec) -> Problems:
-    """A run without checkpoints cannot wait, continue or verify (design section 7).
+    """A run without checkpoints cannot wait, continue or verify.
 
     Redaction together with gates is refused, because what is reviewed must be what is run (design
     section 8).

@@ -7,8 +7,8 @@ no record of the end knows that the supervisor was killed. It outlives the progr
 as a pod outlives the operator. It imports little, because every attempt waits for it.
 
 Files in the folder: ``pod.json`` (what to run), ``lock``, ``supervisor.json``, ``started.json``,
-``delete.json`` (please stop), ``termination.log`` (the runner's), ``end.json``. Environment: the runner's, passed through, so that no
-secret is written down here.
+``delete.json`` (please stop), ``termination.log`` (the runner's), ``end.json``. Environment: the
+runner's, passed through, so that no secret is written down here.
 """
 
 from __future__ import annotations

@@ -56,11 +56,11 @@ class ObjectStore:
         self._clock = clock
         self._new_uid = new_uid
         self._lock = threading.RLock()
-        self._db = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        path.chmod(0o600)
         with _mapped():
+            self._db = sqlite3.connect(
+                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            path.chmod(0o600)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(SCHEMA)

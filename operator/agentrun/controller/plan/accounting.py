@@ -1,4 +1,4 @@
-"""What an attempt's end costs the run, and what follows it (DESIGN section 6, "Whose fault").
+"""What an attempt's end costs the run, and what follows it.
 
 Infra counts against ``limits.infraRetries`` and has no back-off. App counts against
 ``limits.retries`` and waits base x 2^n, at most the cap. Three App faults at one progress end the

@@ -1,4 +1,4 @@
-"""Questions to people: their objects, and the consumption of decisions (DESIGN section 8).
+"""Questions to people: their objects, and the consumption of decisions.
 
 Only an object whose UID the row remembers can decide anything; every other one of that name is
 deleted and made again (H37, H71). Decisions are consumed in Suspended only (H13), and the operator
@@ -168,7 +168,7 @@ def tend(world: World, run: AgentRun, row: RunRow) -> Iterator[Action]:
 
 
 def _object_of(world: World, run: AgentRun, request: ApprovalRow) -> Iterator[Action]:
-    """Deleting a pending Approval never approves: it is made again (DESIGN section 8)."""
+    """Deleting a pending Approval never approves: it is made again."""
     approval = named(world, request)
     if approval is not None:
         if approval.metadata.deleting:

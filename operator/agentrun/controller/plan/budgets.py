@@ -1,4 +1,4 @@
-"""Budgets of the whole run: mutable, absent = none (DESIGN section 6, "Money and keys").
+"""Budgets of the whole run: mutable, absent = none.
 
 Turns, tokens and cost are checked by the runner before each model call; the operator only keeps a
 run that has spent them from being started again, so that it does not spin (H68). Active time is the

@@ -1,7 +1,7 @@
 """What is deleted when it is not needed any more: pods, Secrets, the finished object (TTL).
 
 Pods of older fences go at once. A pod whose attempt settled gets its grace period to exit by itself.
-The last failed pod is kept for an hour, so that somebody can look at it (DESIGN section 6).
+The last failed pod is kept for an hour, so that somebody can look at it.
 """
 
 from __future__ import annotations

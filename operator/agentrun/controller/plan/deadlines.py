@@ -1,4 +1,4 @@
-"""The start deadline and the wall deadline, both by the database's clock (DESIGN section 6).
+"""The start deadline and the wall deadline, both by the database's clock.
 
 The start deadline holds until the first commit and never after: a run of three days whose seventh
 attempt waits for a node is not killed (H33). What keeps a pod from starting before that consumes no

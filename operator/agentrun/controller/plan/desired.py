@@ -1,4 +1,4 @@
-"""What is wanted of the run: one function of the spec, the deadlines and the budgets (DESIGN 10).
+"""What is wanted of the run: one function of the spec, the deadlines and the budgets.
 
 Cancel latches. The reason is carried, so that a passed deadline is never reported as a user's
 cancel (H27). An operator whose object is older than the row's generation changes nothing (H63).

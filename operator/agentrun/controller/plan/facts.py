@@ -1,4 +1,4 @@
-"""Small questions about a world that several topics ask. Times are the row's own (DESIGN section 5)."""
+"""Small questions about a world that several topics ask. Times are the row's own."""
 
 from __future__ import annotations
 
@@ -85,6 +85,6 @@ def has_ended(pod: PodView) -> bool:
 
 
 def grace(world: World) -> float:
-    """How long a pod may take to settle before the operator acts for it (DESIGN section 10)."""
+    """How long a pod may take to settle before the operator acts for it."""
     seconds = world.spec.pod.termination_grace_period_seconds if world.spec else 30
     return seconds + world.settings.settle_slack

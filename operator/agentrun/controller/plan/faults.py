@@ -1,4 +1,4 @@
-"""Whose fault the end of an attempt was: one ordered list, first match (DESIGN section 6; H73).
+"""Whose fault the end of an attempt was: one ordered list, first match (H73).
 
 The list is a list because two signs can be there at once (out of memory and an expired lease), and
 which of them is looked at first must not be luck.

@@ -1,6 +1,6 @@
 """When nothing at all may be done: foreign runs, caches not synced, a store that cannot be trusted.
 
-Never silently fresh (DESIGN section 7): a record that is missing, went backwards, or was written by
+Never silently fresh: a record that is missing, went backwards, or was written by
 a newer release makes the run wait with that reason; nothing is consumed, nothing is started.
 """
 
@@ -32,7 +32,7 @@ def unsynced(world: World) -> Actions | None:
 
 
 def store_away(world: World) -> Actions | None:
-    """Pods and phases are kept; runners go on by themselves (faults.md, 20)."""
+    """Pods and phases are kept; runners go on by themselves."""
     return None if world.store_up else ()
 
 

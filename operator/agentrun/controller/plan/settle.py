@@ -1,4 +1,4 @@
-"""Suspend and cancel of a run that has an owner (DESIGN section 10; H27, H61).
+"""Suspend and cancel of a run that has an owner (H27, H61).
 
 The runner is asked and settles at its next boundary. When it has not within the grace period and
 30 s, or when there is no pod that could, the operator raises the fence and writes the outcome

@@ -1,4 +1,4 @@
-"""From nothing to the first attempt: opening the row, and the first mint (DESIGN section 6.1)."""
+"""From nothing to the first attempt: opening the row, and the first mint."""
 
 from __future__ import annotations
 

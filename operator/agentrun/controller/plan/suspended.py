@@ -1,4 +1,4 @@
-"""A suspended run: decisions are consumed, and it resumes when nothing keeps it (DESIGN section 8).
+"""A suspended run: decisions are consumed, and it resumes when nothing keeps it.
 
 The planner mints level-triggered: Suspended, nothing pending, wanted, and the suspension's reason
 cleared. So a lost hint loses nothing (H12), and a run that suspended itself does not spin (H68).

@@ -1,4 +1,4 @@
-"""Taking a run from an attempt that has ended, is gone, or does not renew (DESIGN section 6.5).
+"""Taking a run from an attempt that has ended, is gone, or does not renew.
 
 Only in state Active: a suspended, revoked or terminal run has nothing to take over (H62). A cached
 end or deletion is a fact, because neither is ever undone; a cached absence is not, so it is
@@ -72,7 +72,7 @@ def avoided(world: World, row: RunRow, because: str) -> str | None:
 
 
 def waits_for_pod(spec: AgentRunSpec) -> bool:
-    """``WaitForPod``, and workspaces on a volume, which only one node can hold (DESIGN section 7)."""
+    """``WaitForPod``, and workspaces on a volume, which only one node can hold."""
     return spec.lease.on_unreachable is OnUnreachable.WAIT_FOR_POD or any(
         server.workspace is not None and server.workspace.persistence is Persistence.VOLUME
         for server in spec.tool_servers

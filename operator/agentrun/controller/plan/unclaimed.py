@@ -1,4 +1,4 @@
-"""An attempt that was minted and has not claimed yet (DESIGN sections 6.1 and 6.5; H16, H25, H65).
+"""An attempt that was minted and has not claimed yet (H16, H25, H65).
 
 It is never re-minted by time: a pod may pull its image for an hour. It is re-minted when its pod is
 being deleted (uncharged) or its container ended (charged). When the pod does not exist by a live

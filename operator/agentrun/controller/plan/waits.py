@@ -1,4 +1,4 @@
-"""When to look again at the latest: one delayed requeue for every deadline (DESIGN section 10)."""
+"""When to look again at the latest: one delayed requeue for every deadline."""
 
 from __future__ import annotations
 

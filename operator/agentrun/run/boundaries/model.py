@@ -1,4 +1,4 @@
-"""Boundary 1: after the model (DESIGN section 7.1), and what a failed model call does."""
+"""Boundary 1: after the model, and what a failed model call does."""
 
 from __future__ import annotations
 

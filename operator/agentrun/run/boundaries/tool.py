@@ -1,4 +1,4 @@
-"""Boundary 2: each tool call's own commit (DESIGN section 7.2), and the call as it is sent."""
+"""Boundary 2: each tool call's own commit, and the call as it is sent."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def run_start(state: State, record: RunStart) -> None:
 
 def attempt_start(state: State, record: AttemptStart) -> None:
     """A new owner: attempts and fences only grow; whatever suspended the run is over. Of a call that
-    the owner before had started and not settled, nobody knows what came (DESIGN section 7)."""
+    the owner before had started and not settled, nobody knows what came."""
     if not state.run_uid:
         raise corrupt("an attempt starts before the run")
     if record.attempt != state.attempt + 1 or record.fence <= state.fence:

@@ -1,4 +1,4 @@
-"""What a tool is told about the call besides its arguments (API.md, "Environment of tools")."""
+"""What a tool is told about the call besides its arguments."""
 
 from __future__ import annotations
 

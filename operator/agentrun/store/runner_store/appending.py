@@ -77,7 +77,7 @@ class Verdict(Enum):
 
 
 def judge(hold: Hold, ledger: Ledger, answer: Answer) -> Verdict | StoreError:
-    """Tell landed, fenced and regressed apart (DESIGN section 5).
+    """Tell landed, fenced and regressed apart.
 
     Order matters: one of our write ids in the row means landed whatever seq and fence say, because
     the operator leaves the write id alone when it moves the row on (H69). It is told to those
