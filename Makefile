@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 # The cluster's programs, its node image and Postgres are built before pytest counts its time.
 TEST_CLUSTER := tests/cluster/kind/up && tests/cluster/kind/image postgres >/dev/null && tests/cluster/kind/image >/dev/null
 
-.PHONY: help venv check test demo bench image manifests cluster-up cluster-image cluster-down
+.PHONY: help venv check test demo bench image crds manifests cluster-up cluster-image cluster-down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
