@@ -195,7 +195,7 @@ async def test_a_busy_server_is_asked_again_when_it_says() -> None:
         assert api.slept == [2.0, 3.0]
 
 
-async def test_patience_ends() -> None:
+async def test_an_api_server_that_stays_away_is_given_up() -> None:
     async with fake(lambda *_: web.Response(status=429, headers={"Retry-After": "9999"})) as api:
         with pytest.raises(ClusterUnavailable):
             await api.rest.call("get", PODS, "team", "one")

@@ -36,7 +36,7 @@ def condition(kind: str, status: str, **more: str) -> dict[str, Any]:
     return {"conditions": [{"type": kind, "status": status, **more}]}
 
 
-def test_identity() -> None:
+def test_a_view_says_whose_pod_it_is() -> None:
     view = pod_view(pod())
     assert (view.owner_uid, view.run_uid, view.attempt, view.fence) == ("o", "r", 3, 7)
     assert (view.installation, view.node, view.deleting) == ("main", None, False)

@@ -75,7 +75,7 @@ def test_the_base_is_the_operators() -> None:
         ({}, {"app_faults": 6}, ended_pod(78), "BadConfiguration"),
     ],
 )
-def test_limits(
+def test_an_end_beyond_a_limit_fails_the_run_with_its_reason(
     limits: dict[str, int], counters: dict[str, Any], the_pod: Any, outcome: str | None
 ) -> None:
     at = world(row=row(**counters), pods=(the_pod,), spec=spec(limits=limits))

@@ -232,7 +232,7 @@ async def plays(postgres: EmbeddedPostgres) -> AsyncIterator[Any]:
         ((("config",),), RunState.FAILED, "BadConfiguration", 1, (0, 0)),
     ],
 )
-async def test_lives(
+async def test_a_run_comes_to_the_same_end_whatever_its_attempts_meet(
     plays: Any,
     scripts: tuple[tuple[str, ...], ...],
     state: RunState,

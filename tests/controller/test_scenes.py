@@ -59,14 +59,14 @@ class TestUsers:
         sim.settle()
         assert sim.row.state is RunState.SUCCEEDED
 
-    def test_cancel(self) -> None:
+    def test_a_cancelled_run_ends_as_cancelled_by_its_user(self) -> None:
         sim = Sim(scripts=(("commit",) * 20,))
         reach_running(sim)
         sim.change(cancel=True)
         sim.settle()
         assert (sim.row.state, sim.row.reason) == (RunState.CANCELLED, "CancelledByUser")
 
-    def test_h27_cancel_with_a_hung_tool(self) -> None:
+    def test_h27_a_cancel_does_not_wait_for_a_hung_tool(self) -> None:
         sim = Sim(scripts=(("commit", "hang"),))
         reach_running(sim)
         sim.change(cancel=True)

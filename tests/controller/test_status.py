@@ -139,7 +139,7 @@ def kstatus(at: World) -> str:
         (world(row=None, pods=(), problems=("bad",)), "Failed"),
     ],
 )
-def test_kstatus(at: World, expected: str) -> None:
+def test_kstatus_tells_live_finished_and_failed_runs_apart(at: World, expected: str) -> None:
     assert kstatus(at) == expected
 
 
@@ -219,7 +219,9 @@ def test_conditions_of_other_writers_are_kept() -> None:
         (world(unreadable=Reason.CHECKPOINT_NEWER), "False", "CheckpointNewer"),
     ],
 )
-def test_checkpoint_healthy(at: World, status: str, reason: str) -> None:
+def test_checkpoint_healthy_says_what_is_wrong_with_the_record(
+    at: World, status: str, reason: str
+) -> None:
     (said,) = [c for c in shown(at).conditions if c.type == "CheckpointHealthy"]
     assert (said.status, said.reason) == (status, reason)
 
@@ -430,7 +432,7 @@ class TestNeedsPatch:
             (OLD, CHANGE, None, True),
         ],
     )
-    def test_rule(
+    def test_a_status_is_written_when_a_person_would_notice(
         self, old: AgentRunStatus | None, new: AgentRunStatus, since: float | None, wanted: bool
     ) -> None:
         assert needs_patch(old, new, since) is wanted

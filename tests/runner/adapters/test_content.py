@@ -22,7 +22,7 @@ def blocks(*content: Any, **more: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("media", ["image/png", "image/jpeg", "image/gif", "image/webp"])
-def test_images(media: str) -> None:
+def test_images_reach_the_model_as_images(media: str) -> None:
     source = {"type": "base64", "media_type": media, "data": DATA}
     image = {"type": "image", "data": DATA, "mimeType": media}
     assert blocks(image) == [{"type": "image", "source": source}]

@@ -79,7 +79,7 @@ def test_a_count_of_tokens_that_cannot_be_is_a_broken_stream(field: str) -> None
     assert "counts more tokens" in caught.value.fault.why
 
 
-def test_citations_gather() -> None:
+def test_citations_of_a_stream_are_gathered_in_their_block() -> None:
     cited = [{"type": "citations_delta", "citation": {"n": n}} for n in (1, 2)]
     got = reply(
         start(), *block(0, {"type": "text", "text": "", "citations": None}, *cited), *stop()
@@ -297,7 +297,7 @@ def test_an_id_of_an_earlier_reply_is_nothing_special() -> None:
         ("billing_error", Kind.ACCOUNT),
     ],
 )
-def test_error_events(kind: str, expected: Kind) -> None:
+def test_an_error_in_the_stream_is_what_its_type_says(kind: str, expected: Kind) -> None:
     error = {"type": "error", "error": {"type": kind, "message": "m"}}
     with pytest.raises(TryFailed) as caught:
         assemble([start(), error])

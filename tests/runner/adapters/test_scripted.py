@@ -64,7 +64,7 @@ async def test_the_logged_hash_is_the_hash_of_the_request(tmp_path: Path) -> Non
     assert line["sha256"] == one.request_hash == hashlib.sha256(one.body).hexdigest()
 
 
-async def test_overload_passes(tmp_path: Path) -> None:
+async def test_an_overloaded_model_is_asked_again(tmp_path: Path) -> None:
     reply, made = await ask(tmp_path, [ms.error(529, times=2), ms.reply(text="ok")])
     assert reply.content[0]["text"] == "ok"
     assert made.noted() == ["retry", "retry", "replied"]

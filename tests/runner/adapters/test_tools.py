@@ -148,12 +148,12 @@ async def test_nul_bytes_pass(scene: Scene) -> None:
     assert (await scene.answer("nul")).content[0]["text"] == "before\x00after"
 
 
-async def test_eight_megabytes(scene: Scene) -> None:
+async def test_a_result_of_eight_megabytes_arrives_whole(scene: Scene) -> None:
     got = await scene.answer("big", bytes=8 << 20)
     assert len(got.content[0]["text"]) == 8 << 20
 
 
-async def test_thirty_images(scene: Scene) -> None:
+async def test_thirty_images_in_one_result_arrive(scene: Scene) -> None:
     got = await scene.answer("images", count=30)
     assert len(got.content) == 30
     assert {block["source"]["media_type"] for block in got.content} == {"image/png"}

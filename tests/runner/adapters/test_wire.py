@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrun.run.wire import WIRE_NAME_MAX, matches, wire_name, wire_names
+from agentrun.run.wire import WIRE_NAME_MAX, wire_name, wire_names
 
 ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SERVERS = st.text("abc-_0", min_size=1, max_size=24)
@@ -50,19 +50,3 @@ def test_names_are_allowed_different_and_independent_of_order(tools: list[tuple[
     assert len(set(names.values())) == len(set(tools))
     assert all(ALLOWED.fullmatch(name) and len(name) <= WIRE_NAME_MAX for name in names.values())
     assert wire_names(tools[::-1]) == names
-
-
-@pytest.mark.parametrize(
-    ("glob", "tool", "expected"),
-    [
-        ("ops.*", "restart", True),
-        ("ops.re*", "restart", True),
-        ("ops.re?tart", "restart", True),
-        ("*.restart", "restart", True),
-        ("ops.stop", "restart", False),
-        ("db.*", "restart", False),
-        ("ops.*", "a.b", True),
-    ],
-)
-def test_globs(glob: str, tool: str, expected: bool) -> None:
-    assert matches(glob, "ops", tool) is expected

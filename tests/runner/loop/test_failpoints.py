@@ -39,7 +39,7 @@ def test_a_point_is_name_count_and_action(words: str, point: Point) -> None:
     assert parse(words) == {"after-claim": point}
 
 
-def test_several_points() -> None:
+def test_several_failpoints_can_be_armed_at_once() -> None:
     assert list(parse("after-claim:stop, in-tool:2")) == ["after-claim", "in-tool"]
 
 

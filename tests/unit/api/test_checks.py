@@ -221,7 +221,9 @@ def test_tool_servers_and_policies(spec: dict[str, Any], message: str) -> None:
         (graph({"name": "a"}, approvals={"plan": True}), "spec.approvals.plan: only with goal"),
     ],
 )
-def test_tasks(spec: dict[str, Any], message: str) -> None:
+def test_a_task_graph_that_cannot_run_is_refused_by_its_field(
+    spec: dict[str, Any], message: str
+) -> None:
     assert any(message in problem for problem in problems(**spec)), problems(**spec)
 
 
@@ -267,7 +269,7 @@ def test_tasks(spec: dict[str, Any], message: str) -> None:
         ),
     ],
 )
-def test_combinations(more: dict[str, Any], message: str) -> None:
+def test_settings_that_exclude_each_other_are_refused(more: dict[str, Any], message: str) -> None:
     found = problems(**servers(OPS, **more))
     assert any(message in problem for problem in found), found
 

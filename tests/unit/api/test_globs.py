@@ -26,7 +26,9 @@ parts = st.text(alphabet="ab.-", min_size=1, max_size=8)
         ("ops.[ab]", "ops", "[ab]", True),
     ],
 )
-def test_matching(glob: str, server: str, tool: str, covered: bool) -> None:
+def test_a_glob_covers_server_and_tool_part_by_part(
+    glob: str, server: str, tool: str, covered: bool
+) -> None:
     assert matches(glob, server, tool) is covered
 
 
@@ -50,7 +52,7 @@ def shell(glob: str, name: str) -> bool:
     return bool(name) and glob[0] in ("?", name[0]) and shell(glob[1:], name[1:])
 
 
-def test_server_part() -> None:
+def test_a_glob_reaches_only_servers_that_are_there() -> None:
     assert matches_server("ops.x", ["db", "ops"])
     assert matches_server("*.x", ["db"])
     assert not matches_server("*.x", [])

@@ -173,7 +173,7 @@ def test_an_override_has_no_defaults_that_would_hide_the_runs_settings() -> None
     assert set(ModelOverride.model_fields) == set(ModelSpec.model_fields)
 
 
-def test_entry_agent() -> None:
+def test_a_run_starts_with_the_agent_it_names() -> None:
     one, two = AgentSpec(name="one"), AgentSpec(name="two")
     assert AgentRunSpec(prompt="p", agents=(one,)).entry_agent == one
     assert AgentRunSpec(prompt="p", agents=(one, two)).entry_agent is None

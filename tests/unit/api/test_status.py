@@ -160,7 +160,7 @@ def test_h56_lists_in_status_hold_ten_items(field: str, item: Any) -> None:
         AgentRunStatus.model_validate({field: [item] * 11})
 
 
-def test_terminal_phases() -> None:
+def test_four_phases_are_terminal() -> None:
     assert {phase for phase in Phase if phase.terminal} == {
         Phase.SUCCEEDED,
         Phase.FAILED,

@@ -46,7 +46,7 @@ MODEL = {"name": "m"}
         ),
     ],
 )
-def test_envelope(obj: object, message: str) -> None:
+def test_what_is_no_agentrun_is_refused_by_its_field(obj: object, message: str) -> None:
     assert message in refusal(obj)
 
 
@@ -99,7 +99,7 @@ def test_a_generated_name_is_enough(prefix: str) -> None:
         ({"pod": {"affinity": {"a": "x" * 40_000}}}, "spec.pod.affinity: holds 4"),
     ],
 )
-def test_fields(part: dict[str, Any], message: str) -> None:
+def test_a_wrong_field_is_named_with_what_it_must_be(part: dict[str, Any], message: str) -> None:
     assert message in refusal(manifest(**prompt_spec(**part)))
 
 

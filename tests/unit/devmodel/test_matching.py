@@ -32,7 +32,7 @@ async def _text(client: anthropic.AsyncAnthropic, messages: Any = HELLO, **more:
     return str((await ask(client, messages, **more))["content"][0]["text"])
 
 
-async def test_every_condition(start: Start, connect: Connect) -> None:
+async def test_a_reply_needs_every_condition_of_its_match(start: Start, connect: Connect) -> None:
     client = connect(
         start(
             _says("system", system="^You are (bob|eve)"),

@@ -143,7 +143,7 @@ def test_cost_is_exact_and_cached_tokens_have_their_own_price() -> None:
         (Totals(cost=picodollars("5")), Limits(cost=picodollars("5")), True),
     ],
 )
-def test_budgets(totals: Totals, limits: Limits, over: bool) -> None:
+def test_a_budget_is_spent_once_it_is_reached(totals: Totals, limits: Limits, over: bool) -> None:
     assert (exceeded(totals, limits) is not None) is over
 
 

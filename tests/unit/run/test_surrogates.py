@@ -35,7 +35,9 @@ def lone(text: str) -> int:
         ("\ud83d\ud83d\ude00", "\ufffd\U0001f600", 1),
     ],
 )
-def test_text(text: str, expected: str, count: int) -> None:
+def test_lone_halves_are_replaced_and_torn_pairs_joined(
+    text: str, expected: str, count: int
+) -> None:
     assert mend_text(text) == (expected, count)
 
 
@@ -93,5 +95,5 @@ def _keys_differ(value: Any) -> bool:
         (b"not json \\", b"not json \\", 0),
     ],
 )
-def test_json_text(text: bytes, expected: bytes, count: int) -> None:
+def test_escaped_halves_in_json_text_are_replaced(text: bytes, expected: bytes, count: int) -> None:
     assert mend_json(text) == (expected, count)

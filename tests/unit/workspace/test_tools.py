@@ -122,7 +122,7 @@ async def test_a_lone_surrogate_does_not_kill_the_server(folder: Folder, where: 
         assert answer["result"]["content"][0]["text"] == "unknown argument 'lone\ufffd'"
 
 
-async def test_searching(folder: Folder) -> None:
+async def test_a_search_tells_file_and_line(folder: Folder) -> None:
     files = {"a/x.py": "def f():\n    pass\n", "a/y.txt": "def\n", "z.py": "pass" * 300}
     async with folder.started() as talk:
         for path, content in files.items():
