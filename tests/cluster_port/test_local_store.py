@@ -106,6 +106,28 @@ def test_a_failed_change_leaves_nothing(store: ObjectStore) -> None:
     assert store.version() == before
 
 
+@pytest.mark.parametrize(
+    "text", ["", "nope", "[]", '"x"', "{}", '{"a": 1}', '{"metadata": 7}', "[" * 100_000, "null"]
+)
+def test_a_damaged_object_is_named_and_does_not_hide_the_others(
+    store: ObjectStore, tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.create("Thing", thing())
+    store.create("Thing", thing("two"))
+    with sqlite3.connect(tmp_path / "objects.db") as file:
+        file.execute("UPDATE object SET body = ? WHERE name = 'one'", (text,))
+    for _ in range(3):
+        assert [body["metadata"]["name"] for body in store.all_of("Thing")] == ["two"]
+    assert caplog.messages == ["Thing default/one in objects.db is damaged"]
+    for use in (
+        lambda: store.get("Thing", KEY),
+        lambda: store.update("Thing", KEY, dict),
+        lambda: store.remove("Thing", KEY),
+    ):
+        with pytest.raises(ClusterUnavailable, match="Thing default/one is damaged"):
+            use()
+
+
 def test_a_damaged_file_is_an_api_server_that_does_not_answer(tmp_path: Path) -> None:
     path = tmp_path / "objects.db"
     path.write_bytes(b"no database" * 1000)

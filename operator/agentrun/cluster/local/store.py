@@ -9,6 +9,7 @@ counts changes of the spec, preconditions, and a list of what changed for those 
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from agentrun.api.names import LABEL_RUN
+from agentrun.cluster.local.sound import ADVICE, demand, sound
 from agentrun.cluster.values import ObjectKey
 from agentrun.errors import AlreadyExists, ClusterUnavailable, Conflict, NotFound
 
 Body = dict[str, Any]
+log = logging.getLogger(__name__)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -56,6 +59,7 @@ class ObjectStore:
         self._clock = clock
         self._new_uid = new_uid
         self._lock = threading.RLock()
+        self._damaged: set[tuple[str, str, str]] = set()
         with _mapped():
             self._db = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -125,12 +129,11 @@ class ObjectStore:
         )
         if not rows:
             raise NotFound("no such object", attempted=f"get {kind}", on=str(key))
-        return _parsed(rows[0][0])
+        return demand(rows[0][0], kind, str(key))
 
     def all_of(self, kind: str) -> list[Body]:
         """All objects of a kind, by namespace and name."""
-        rows = self._rows("SELECT body FROM object WHERE kind = ? ORDER BY namespace, name", kind)
-        return [_parsed(row[0]) for row in rows]
+        return self._objects("WHERE kind = ? ORDER BY namespace, name", kind)
 
     def exists(self, uid: str) -> bool:
         """Whether any object has this UID."""
@@ -138,22 +141,18 @@ class ObjectStore:
 
     def owned(self, uid: str) -> list[Body]:
         """Objects whose controller has this UID."""
-        return [
-            _parsed(row[0]) for row in self._rows("SELECT body FROM object WHERE owner = ?", uid)
-        ]
+        return self._objects("WHERE owner = ?", uid)
 
     def orphans(self) -> list[Body]:
         """Objects whose controller is gone, or is waiting for them to go (foreground deletion)."""
-        rows = self._rows(
-            "SELECT body FROM object AS mine WHERE owner IS NOT NULL AND NOT EXISTS "
+        return self._objects(
+            "AS mine WHERE owner IS NOT NULL AND NOT EXISTS "
             "(SELECT 1 FROM object WHERE uid = mine.owner AND NOT deleting)"
         )
-        return [_parsed(row[0]) for row in rows]
 
     def deleting(self, kind: str) -> list[Body]:
         """Objects of a kind that are being deleted."""
-        rows = self._rows("SELECT body FROM object WHERE kind = ? AND deleting", kind)
-        return [_parsed(row[0]) for row in rows]
+        return self._objects("WHERE kind = ? AND deleting", kind)
 
     def update(
         self,
@@ -212,7 +211,7 @@ class ObjectStore:
             run.namespace,
             run.name,
         )
-        return [_parsed(row[0]) for row in rows]
+        return [json.loads(row[0]) for row in rows]
 
     def version(self) -> int:
         """Grows with every change of anything."""
@@ -252,6 +251,20 @@ class ObjectStore:
         if version % PRUNE_EVERY == 0:
             self._db.execute("DELETE FROM change WHERE version <= ?", (version - KEEP_CHANGES,))
         return version
+
+    def _objects(self, condition: str, *values: Any) -> list[Body]:
+        """Those that are whole. A damaged one must not hide the others: it is named in the log, once,
+        and in the error of whoever asks for it."""
+        found: list[Body] = []
+        statement = f"SELECT kind, namespace, name, body FROM object {condition}"  # noqa: S608 - ours
+        for kind, namespace, name, text in self._rows(statement, *values):
+            body = sound(text, kind)
+            if body is not None:
+                found.append(body)
+            elif (kind, namespace, name) not in self._damaged:
+                self._damaged.add((kind, namespace, name))
+                log.warning("%s %s/%s in objects.db is damaged", kind, namespace, name)
+        return found
 
     def _rows(self, statement: str, *values: Any) -> list[Any]:
         with self._lock, _mapped(), closing(self._db.execute(statement, values)) as cursor:
@@ -304,11 +317,6 @@ def _check(kind: str, key: ObjectKey, body: Body, version: str | None, uid: str 
         )
 
 
-def _parsed(text: str) -> Body:
-    body: Body = json.loads(text)
-    return body
-
-
 @contextmanager
 def _mapped() -> Iterator[None]:
     """The file is locked for long, full, or damaged: the caller's API server did not answer."""
@@ -327,4 +335,4 @@ def _advice(error: sqlite3.Error) -> str:
     """Being busy or full passes; a damaged file stays damaged."""
     if isinstance(error, sqlite3.OperationalError):
         return "Try again"
-    return "Restore the file, or name another state folder with --state"
+    return ADVICE
