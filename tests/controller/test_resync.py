@@ -10,8 +10,9 @@ import pytest
 from tests.controller.simulation import Sim
 from tests.controller.test_queue import Time, make
 from tests.controller.test_scenes import reach_running
-from tests.controller.worlds import KEY, OTHER_UID, UID, pod, row, run
+from tests.controller.worlds import KEY, NOW, OTHER_UID, UID, pod, row, run
 
+from agentrun.api import Phase
 from agentrun.cluster.values import ObjectKey
 from agentrun.controller.queue import WorkQueue
 from agentrun.controller.resync import Resync, too_many
@@ -85,6 +86,22 @@ async def test_finished_runs_are_not(scene: Scene) -> None:
     scene.queue.close()
     await scene.turn()
     assert len(scene.queue) == 0
+
+
+async def test_a_forged_end_in_the_status_does_not_freeze_the_run(scene: Scene) -> None:
+    """The record says Active, so the run is looked at, and its status becomes true again."""
+    known = scene.sim.cluster.runs[KEY]
+    assert known.status is not None
+    forged = {"phase": Phase.SUCCEEDED, "completion_time": NOW}
+    scene.sim.cluster.runs[KEY] = known.model_copy(
+        update={"status": known.status.model_copy(update=forged)}
+    )
+    await scene.turn()
+    assert await scene.queue.get() == KEY
+    await scene.sim.operators[0].reconciler.reconcile(KEY)
+    shown = scene.sim.cluster.runs[KEY].status
+    assert shown is not None
+    assert (shown.phase, shown.completion_time) == (Phase.RUNNING, None)
 
 
 async def test_a_deletion_that_no_watch_has_seen(scene: Scene) -> None:

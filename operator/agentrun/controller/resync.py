@@ -19,7 +19,7 @@ from agentrun.controller.cache import Cache, object_key, run_key_of_pod
 from agentrun.controller.ledger import Ledger
 from agentrun.controller.pause import pause
 from agentrun.controller.queue import WorkQueue
-from agentrun.controller.reconcile import Reconciler
+from agentrun.controller.reconcile import Reconciler, shown_finished
 from agentrun.controller.settings import Settings
 from agentrun.errors import AgentRunError, ClusterError, NotFound
 from agentrun.store.port import OperatorStore
@@ -101,6 +101,7 @@ class Resync:
         found = await self.store.unfinished(self.settings.installation)
         watched = self.settings.namespaces
         rows = [row for row in found if not watched or row.namespace in watched]
+        self._wake_shown_finished(rows)
         missing = [row for row in rows if not self._cached(row)]
         if too_many(len(missing), len(rows)):
             log.warning("sweep paused: %d of %d rows have no object", len(missing), len(rows))
@@ -112,6 +113,14 @@ class Resync:
             if now - self._suspects.setdefault(row.run_uid, now) >= self.settings.sweep_confirm:
                 log.warning("run %s (%s) has no object any more: revoking", _key(row), row.run_uid)
                 self.cache.bury(_key(row), row.object_uid)
+                self.queue.add(_key(row))
+
+    def _wake_shown_finished(self, rows: Iterable[RunRow]) -> None:
+        """A finished status spares its run every look; one that the record contradicts was written by
+        somebody else, and must not freeze the run."""
+        for row in rows:
+            run = self.cache.runs.get(_key(row))
+            if run is not None and self._cached(row) and shown_finished(run):
                 self.queue.add(_key(row))
 
     def _forget_all_but(self, gone: Iterable[RunRow]) -> None:
