@@ -12,7 +12,7 @@ from tests.cli.conftest import Ran, Shell, started
 from tests.cli.runs import PLAIN, PLAIN_SCRIPT
 
 from agentrun.api import AgentRun, Approval
-from agentrun.cli.hints import Again, say_what_to_do
+from agentrun.cli.hints import ResumeCommand, say_what_to_do
 from agentrun.cli.run import _gone_well, _verdict
 from agentrun.cli.where import Where
 from agentrun.cluster.port import UserCluster
@@ -56,7 +56,7 @@ def test_a_long_question_does_not_push_the_commands_away(
         }
     )
     run = AgentRun.model_validate({"metadata": {"name": "long"}, "spec": {"prompt": "p"}})
-    say_what_to_do([run], [asked], Again(Where()))
+    say_what_to_do([run], [asked], ResumeCommand(Where()))
     out = capsys.readouterr().out
     assert len(out) < 3000
     assert "198000 more characters; read them with: agentrun get approval long-apr-1" in out

@@ -18,7 +18,7 @@ from tests.controller.worlds import (
 )
 
 from agentrun.cluster.values import ContainerEnd, PodView
-from agentrun.controller.plan.faults import LIST, said, whose_fault
+from agentrun.controller.plan.faults import LIST, reported, whose_fault
 from agentrun.controller.world import Freshness, Gap
 from agentrun.store.rows import RunState
 
@@ -161,8 +161,8 @@ def test_75_is_infra_only_while_the_store_was_away(
 
 
 def test_a_container_without_a_message_says_nothing() -> None:
-    assert said(ContainerEnd(1, "Error")) == (None, "")
-    assert said(None) == (None, "")
+    assert reported(ContainerEnd(1, "Error")) == (None, "")
+    assert reported(None) == (None, "")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_container_without_a_message_says_nothing() -> None:
     ],
 )
 def test_the_termination_line_is_a_hint(message: str, reason: str | None, text: str) -> None:
-    assert said(ContainerEnd(78, "Error", None, message)) == (reason, text)
+    assert reported(ContainerEnd(78, "Error", None, message)) == (reason, text)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.controller.test_queue import Time, make
 from tests.controller.worlds import INSTALLATION, KEY, UID, expired_row, row
 
 from agentrun.controller.freshness import Heartbeat
-from agentrun.controller.poll import FASTEST, Poll, compare, glance, interval
+from agentrun.controller.poll import FASTEST, Poll, compare, fingerprint, interval
 from agentrun.controller.world import Gap
 from agentrun.errors import StoreUnavailable
 from agentrun.store.rows import Requested, RunState
@@ -18,7 +18,7 @@ from agentrun.store.rows import Requested, RunState
 
 def looks(*rows: Any) -> Any:
     """One look of the poll."""
-    return {each.run_uid: glance(each) for each in rows}
+    return {each.run_uid: fingerprint(each) for each in rows}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ SHOWN = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class ResumeCommand:
     """How to go on with a run of manifests. ``files`` is empty where they would make new runs."""
 
     where: Where
@@ -45,10 +45,14 @@ def command(where: Where, *words: str) -> str:
 def say_who_takes_it_up(where: Where) -> None:
     """A change in a folder that nobody drives waits for the next ``agentrun run``: say so."""
     if not where.cluster and not driven(where.state):
-        click.echo(f"no agentrun drives {where.state} now; go on with: {Again(where)}", err=True)
+        click.echo(
+            f"no agentrun drives {where.state} now; go on with: {ResumeCommand(where)}", err=True
+        )
 
 
-def say_what_to_do(left: Sequence[AgentRun], asked: Sequence[Approval], again: Again) -> None:
+def say_what_to_do(
+    left: Sequence[AgentRun], asked: Sequence[Approval], again: ResumeCommand
+) -> None:
     """What each waiting run waits for, and the commands that help.
 
     A manifest may say ``suspend: true``: applied again, it would take the resumption back.

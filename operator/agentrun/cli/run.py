@@ -13,7 +13,7 @@ import click
 
 from agentrun.api import AgentRun, Approval, Phase, Reason
 from agentrun.cli.apply import apply_all, generated, in_their_namespace, unfinished
-from agentrun.cli.hints import Again, say_what_to_do, say_who_takes_it_up
+from agentrun.cli.hints import ResumeCommand, say_what_to_do, say_who_takes_it_up
 from agentrun.cli.local_operator import local_operator, prepare
 from agentrun.cli.manifests import Manifest, read_manifests
 from agentrun.cli.output import visible
@@ -60,10 +60,10 @@ async def run(
     if where.cluster:
         async with where.objects() as objects:
             names = await apply_all(objects, manifests)
-            return 0 if no_wait else await _follow(objects, names, Again(where))
+            return 0 if no_wait else await _follow(objects, names, ResumeCommand(where))
     if model_script is not None:
         load_script(model_script)
-    again = Again(where, () if generated(manifests) else files, model_script)
+    again = ResumeCommand(where, () if generated(manifests) else files, model_script)
     return await _locally(again, manifests, model_log, no_wait=no_wait)
 
 
@@ -91,7 +91,7 @@ def _demand_use(
 
 
 async def _locally(
-    again: Again, manifests: Sequence[Manifest], log: Path | None, *, no_wait: bool
+    again: ResumeCommand, manifests: Sequence[Manifest], log: Path | None, *, no_wait: bool
 ) -> int:
     where, script = again.where, again.script
     if where.dsn is not None:
@@ -144,7 +144,7 @@ async def _to_follow(
     return names
 
 
-async def _demand_keys(objects: UserCluster, names: Sequence[str], again: Again) -> None:
+async def _demand_keys(objects: UserCluster, names: Sequence[str], again: ResumeCommand) -> None:
     """Without a key the first request would be refused and the run would have failed for good."""
     if again.script is not None or os.environ.get(API_KEY) or os.environ.get(MODEL_URL):
         return
@@ -164,7 +164,7 @@ async def _demand_keys(objects: UserCluster, names: Sequence[str], again: Again)
             )
 
 
-async def _follow(objects: UserCluster, names: Sequence[str], again: Again) -> int:
+async def _follow(objects: UserCluster, names: Sequence[str], again: ResumeCommand) -> int:
     with Progress() as progress:
         while True:
             runs = [found for name in names if (found := await _find(objects, name))]

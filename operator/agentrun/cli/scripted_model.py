@@ -26,7 +26,7 @@ NOTE, PORT = "model.json", "model.port"
 
 
 @dataclass(frozen=True, slots=True)
-class Playing:
+class RunningModel:
     """The server of a state folder, as it is noted there. ``script`` is the text's hash."""
 
     pid: int
@@ -35,7 +35,7 @@ class Playing:
     log: str
 
     @classmethod
-    def noted(cls, state: Path) -> Playing | None:
+    def noted(cls, state: Path) -> RunningModel | None:
         """The one that runs, if it is ours: a number alone may be somebody else's by now."""
         try:
             found = cls(**json.loads((state / NOTE).read_text()))
@@ -57,7 +57,7 @@ async def start_scripted_model(
     than the one that a running command plays (``shared``): its runs would get the wrong replies.
     """
     load_script(script)
-    wanted, known = _wanted(script, log), Playing.noted(state)
+    wanted, known = _wanted(script, log), RunningModel.noted(state)
     if known is not None and (known.script, known.log) == wanted:
         return _address(known.port)
     if known is not None and shared:
@@ -71,7 +71,7 @@ async def start_scripted_model(
     for port in dict.fromkeys((_read(state / PORT), 0)):
         process = _spawn(state, script, log, port)
         if bound := await _bound(state / PORT, process):
-            playing = Playing(process.pid, bound, *wanted)
+            playing = RunningModel(process.pid, bound, *wanted)
             (state / NOTE).write_text(json.dumps(asdict(playing)))
             return _address(bound)
     raise UsageError("the scripted model did not start", on=str(state / "logs" / "model.log"))
@@ -124,7 +124,7 @@ def _read(port_file: Path) -> int:
 
 def stop_scripted_model(state: Path) -> None:
     """End the folder's scripted model, if it is ours and runs."""
-    known = Playing.noted(state)
+    known = RunningModel.noted(state)
     if known is not None:
         with suppress(ProcessLookupError):
             os.kill(known.pid, signal.SIGTERM)

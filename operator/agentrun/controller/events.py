@@ -14,7 +14,7 @@ TYPE_OF = {
 }
 
 
-def news(old: AgentRunStatus | None, new: AgentRunStatus) -> Emit | None:
+def outcome_event(old: AgentRunStatus | None, new: AgentRunStatus) -> Emit | None:
     """The Event that a change of phase is worth; None for the others."""
     before = (old.phase, old.reason) if old is not None else None
     kind = TYPE_OF.get(new.phase)

@@ -18,7 +18,7 @@ from agentrun.api import (
 from agentrun.api.bounds import COUNT_MAX
 from agentrun.api.status import LIST_MAX
 from agentrun.cluster.values import PodView
-from agentrun.controller.summary import word
+from agentrun.controller.summary import reason_or_nothing
 from agentrun.run.identity import MAIN_TASK
 from agentrun.store.rows import AttemptRow, RunRow
 
@@ -67,7 +67,7 @@ def _attempt(
         node=(attempt.node or node or "")[:253],
         started_at=attempt.claimed_at,
         ended_at=attempt.ended_at,
-        cause=word(attempt.cause),
+        cause=reason_or_nothing(attempt.cause),
         fault=Fault(attempt.fault) if attempt.fault in ("App", "Infra") else None,
         exit_code=None if attempt.exit_code is None else attempt.exit_code & 0xFF,
         last_seq=attempt.last_seq or 0,

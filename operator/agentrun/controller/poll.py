@@ -26,21 +26,19 @@ log = logging.getLogger(__name__)
 FASTEST = 0.2
 """The shortest lease (3 s) is polled well within its third."""
 
-Face = tuple[object, ...]
-
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class Fingerprint:
     """One row as the poll remembers it."""
 
     key: ObjectKey
-    face: Face
+    facts: tuple[object, ...]
     seq: int
 
 
-def glance(row: RunRow) -> Glance:
+def fingerprint(row: RunRow) -> Fingerprint:
     """What matters at once, and how far the run is."""
-    face = (
+    facts = (
         row.fence,
         row.state,
         row.holder,
@@ -49,7 +47,7 @@ def glance(row: RunRow) -> Glance:
         row.lease_expired,
         row.unasked,
     )
-    return Glance(ObjectKey(row.namespace, row.name), face, row.seq)
+    return Fingerprint(ObjectKey(row.namespace, row.name), facts, row.seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +58,13 @@ class Changes:
     progressed: frozenset[ObjectKey] = frozenset()
 
 
-def compare(before: dict[str, Glance], after: dict[str, Glance]) -> Changes:
+def compare(before: dict[str, Fingerprint], after: dict[str, Fingerprint]) -> Changes:
     """What has changed between two looks. Runs that have left are no longer Active (pure)."""
-    left = {glance.key for uid, glance in before.items() if uid not in after}
+    left = {old.key for uid, old in before.items() if uid not in after}
     changed = {
         new.key
         for uid, new in after.items()
-        if (old := before.get(uid)) is None or old.face != new.face
+        if (old := before.get(uid)) is None or old.facts != new.facts
     }
     progressed = {
         new.key
@@ -93,14 +91,14 @@ class Poll:
     clock: Callable[[], float]
     installation: str
     usual: float
-    _before: dict[str, Glance] = field(default_factory=dict)
+    _before: dict[str, Fingerprint] = field(default_factory=dict)
     _woken: dict[ObjectKey, float] = field(default_factory=dict)
 
     async def once(self) -> tuple[RunRow, ...]:
         """One look. StoreError when the store does not answer; then nothing is concluded."""
         rows = await self.store.live(self.installation)
         self.heartbeat.polled()
-        after = {row.run_uid: glance(row) for row in rows}
+        after = {row.run_uid: fingerprint(row) for row in rows}
         changes = compare(self._before, after)
         self._before = after
         for key in changes.now:

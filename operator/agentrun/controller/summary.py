@@ -47,7 +47,7 @@ class Summary:
     moving: bool = False
 
 
-def word(text: str | None) -> str:
+def reason_or_nothing(text: str | None) -> str:
     """``text`` if it can stand as a CamelCase reason, else nothing."""
     return text if text is not None and _WORD.fullmatch(text) else ""
 
@@ -70,8 +70,10 @@ def summarize(world: World) -> Summary:
     if row.state is RunState.SUSPENDED:
         return _suspended(world, row)
     if row.state is RunState.REVOKED:
-        return Summary(Phase.CANCELLED, Reason.REVOKED, word(row.reason))
-    return Summary(PHASE_OF[row.state], word(row.reason) or row.state.value, row.message)
+        return Summary(Phase.CANCELLED, Reason.REVOKED, reason_or_nothing(row.reason))
+    return Summary(
+        PHASE_OF[row.state], reason_or_nothing(row.reason) or row.state.value, row.message
+    )
 
 
 def _without_row(world: World) -> Summary:
@@ -108,7 +110,7 @@ def _active(world: World, row: RunRow) -> Summary:
 
 def _backing_off(row: RunRow) -> Summary:
     attempt = current_attempt(row)
-    cause = word(attempt.cause) if attempt is not None else ""
+    cause = reason_or_nothing(attempt.cause) if attempt is not None else ""
     if cause in UNUSABLE_RECORD:
         return Summary(Phase.PENDING, cause, UNUSABLE_RECORD[cause])
     message = f"attempt {row.attempt} ended with {cause}" if cause else ""
@@ -142,7 +144,7 @@ def _suspended(world: World, row: RunRow) -> Summary:
         return Summary(Phase.SUSPENDED, Reason.SUSPENDED_BY_USER, message)
     if count:
         return Summary(Phase.SUSPENDED, Reason.APPROVAL_PENDING, waiting_for(count))
-    return Summary(Phase.SUSPENDED, word(row.reason), _why_suspended(world, row))
+    return Summary(Phase.SUSPENDED, reason_or_nothing(row.reason), _why_suspended(world, row))
 
 
 def _why_suspended(world: World, row: RunRow) -> str:

@@ -20,8 +20,8 @@ IMAGE = 1024
 _RESERVED = ("$blob", "$esc")
 
 
-def may_lift(text: bytes) -> bool:
-    """Whether :func:`lift` may change the value of this exact JSON: a look at its bytes is much
+def may_extract(text: bytes) -> bool:
+    """Whether :func:`extract` may change the value of this exact JSON: a look at its bytes is much
     quicker than a walk through it."""
     return len(text) > LONG or (len(text) > IMAGE and b'"base64"' in text) or may_name(text)
 
@@ -31,14 +31,14 @@ def may_name(text: bytes) -> bool:
     return b"$" in text and any(b'"%s"' % key.encode() in text for key in _RESERVED)
 
 
-def lift(value: Json) -> tuple[Json, dict[str, bytes]]:
+def extract(value: Json) -> tuple[Json, dict[str, bytes]]:
     """The value with its large parts named, and those parts by name."""
     contents: dict[str, bytes] = {}
     return _lift(value, contents, None), contents
 
 
 def lower(value: Json, contents: Mapping[str, bytes]) -> Json:
-    """Inverse of :func:`lift`; CheckpointCorrupt when a blob is missing."""
+    """Inverse of :func:`extract`; CheckpointCorrupt when a blob is missing."""
     if isinstance(value, list):
         return [lower(item, contents) for item in value]
     if not isinstance(value, dict):

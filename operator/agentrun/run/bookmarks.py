@@ -9,7 +9,7 @@ from agentrun.run.state import Conversation
 
 
 def bookmark(
-    talk: Conversation,
+    conversation: Conversation,
     position: Literal["after_model", "after_tools"],
     message_count: int,
     *,
@@ -18,8 +18,10 @@ def bookmark(
     """Seven fields; the cycle is counted from 0, the time is the commit's own."""
     return BookmarkSaved(
         position=position,
-        cycle_index=max(talk.turn - 1, 0) if position == "after_tools" else talk.turn,
+        cycle_index=max(conversation.turn - 1, 0)
+        if position == "after_tools"
+        else conversation.turn,
         message_count=message_count,
-        agent_id=talk.agent,
+        agent_id=conversation.agent,
         execution_status="completed" if completed else "active",
     )

@@ -51,10 +51,10 @@ def encode(records: Sequence[Record]) -> Encoded:
     """One commit's body. Equal records give equal bytes."""
     value = {"v": SCHEMA_VERSION, "r": [record_to_json(record) for record in records]}
     text = exact_json(value)
-    if not blobs.may_lift(text):
+    if not blobs.may_extract(text):
         return _packed(text, {})
-    lifted, contents = blobs.lift(value)
-    return _packed(exact_json(lifted), contents)
+    rest, contents = blobs.extract(value)
+    return _packed(exact_json(rest), contents)
 
 
 def oversized(record: Record) -> str | None:
@@ -80,8 +80,8 @@ def decode(codec: int, body: bytes, contents: Mapping[str, bytes]) -> tuple[Reco
 
 def encode_state(state: State) -> Encoded:
     """A snapshot's body."""
-    lifted, contents = blobs.lift({"v": SCHEMA_VERSION, "s": state_to_json(state)})
-    return _packed(b"".join(_pieces(lifted, MESSAGES_DEEP)), contents)
+    rest, contents = blobs.extract({"v": SCHEMA_VERSION, "s": state_to_json(state)})
+    return _packed(b"".join(_pieces(rest, MESSAGES_DEEP)), contents)
 
 
 def decode_state(codec: int, body: bytes, contents: Mapping[str, bytes]) -> State:

@@ -17,7 +17,7 @@ def with_results(calls: Sequence[Call], notices: Sequence[str]) -> Json:
     return {"role": "user", "content": [*(_result(call) for call in calls), *_texts(notices)]}
 
 
-def told(messages: list[Json], notices: Sequence[str]) -> list[Json]:
+def with_notices(messages: list[Json], notices: Sequence[str]) -> list[Json]:
     """The conversation with notices in its last user message, or in one of their own."""
     last = messages[-1]
     if last["role"] != "user":

@@ -99,50 +99,52 @@ def _work(state: State, spec: AgentRunSpec, intent: Intent) -> Iterator[Step]:
 def _conversation(
     state: State, spec: AgentRunSpec, intent: Intent, task: Task, agent: AgentSpec
 ) -> Iterator[Step]:
-    talk = state.conversations[task.id]
-    ended = talk.phase is ConversationPhase.COMPLETED
-    in_round = talk.phase is ConversationPhase.EXECUTING_TOOLS
-    why = UNFINISHED.get(talk.stop_reason)
-    if why is not None and (ended or (in_round and talk.stop_reason in HOPELESS)):
+    conversation = state.conversations[task.id]
+    ended = conversation.phase is ConversationPhase.COMPLETED
+    in_round = conversation.phase is ConversationPhase.EXECUTING_TOOLS
+    why = UNFINISHED.get(conversation.stop_reason)
+    if why is not None and (ended or (in_round and conversation.stop_reason in HOPELESS)):
         yield FailTask(task.id, Reason.MODEL_ERROR, why)
     elif ended:
         yield CompleteTask(task.id)
     elif in_round:
-        yield from _round(state, spec, talk)
-    elif over := _own_limit(talk, agent):
+        yield from _round(state, spec, conversation)
+    elif over := _own_limit(conversation, agent):
         yield over
     elif exceeded(state.totals, intent.limits) is None:
-        yield CallModel(talk.path, talk.turn + 1)
+        yield CallModel(conversation.path, conversation.turn + 1)
 
 
-def _own_limit(talk: Conversation, agent: AgentSpec) -> FailTask | None:
+def _own_limit(conversation: Conversation, agent: AgentSpec) -> FailTask | None:
     """An agent's own limits end its task; only the run's budgets suspend."""
-    if talk.turn >= agent.max_turns:
+    if conversation.turn >= agent.max_turns:
         return FailTask(
-            talk.path,
+            conversation.path,
             Reason.MAX_TURNS_EXCEEDED,
             f"agent {agent.name}: maxTurns {agent.max_turns} used without a final answer",
         )
-    used = talk.totals.tokens
+    used = conversation.totals.tokens
     if agent.max_tokens is not None and used >= agent.max_tokens:
         return FailTask(
-            talk.path,
+            conversation.path,
             Reason.BUDGET_EXCEEDED,
             f"agent {agent.name}: {used} of maxTokens {agent.max_tokens} used",
         )
     return None
 
 
-def _round(state: State, spec: AgentRunSpec, talk: Conversation) -> Iterator[Step]:
-    if all(call.phase is CallPhase.COMMITTED for call in talk.calls):
-        yield CloseRound(talk.path)
+def _round(state: State, spec: AgentRunSpec, conversation: Conversation) -> Iterator[Step]:
+    if all(call.phase is CallPhase.COMMITTED for call in conversation.calls):
+        yield CloseRound(conversation.path)
         return
-    if (lost := next((call for call in talk.calls if _is_fatal(spec, call)), None)) is not None:
+    if (
+        lost := next((call for call in conversation.calls if _is_fatal(spec, call)), None)
+    ) is not None:
         why = f"the outcome of {lost.tool} is unknown, and its policy is onUnknown: Fail"
-        yield FailTask(talk.path, Reason.TOOL_OUTCOME_UNKNOWN, why)
+        yield FailTask(conversation.path, Reason.TOOL_OUTCOME_UNKNOWN, why)
         return
-    for call in talk.calls:
-        step = _call(state, spec, talk, call)
+    for call in conversation.calls:
+        step = _call(state, spec, conversation, call)
         if step is not None:
             yield step
 
@@ -153,13 +155,13 @@ def _is_fatal(spec: AgentRunSpec, call: Call) -> bool:
     )
 
 
-def _call(state: State, spec: AgentRunSpec, talk: Conversation, call: Call) -> Step | None:
+def _call(state: State, spec: AgentRunSpec, conversation: Conversation, call: Call) -> Step | None:
     """What the call needs next. One that this attempt has started is under way: whatever changed
     since, its answer counts."""
     if call.phase in (CallPhase.COMMITTED, CallPhase.AWAITING_APPROVAL):
         return None
     if call.phase is not CallPhase.STARTED:
-        if (refused := refusal(state, talk.agent, call)) is not None:
+        if (refused := refusal(state, conversation.agent, call)) is not None:
             return refused
         gated = policy_for(spec, call.tool).approval is ApprovalMode.ALWAYS
         if gated and call.phase is CallPhase.REQUESTED:
@@ -176,8 +178,8 @@ def _end(state: State, spec: AgentRunSpec, intent: Intent) -> Step:
         return Finish("Succeeded", Reason.SUCCEEDED)
     waiting = sum(
         call.phase is CallPhase.AWAITING_APPROVAL
-        for talk in state.conversations.values()
-        for call in talk.calls
+        for conversation in state.conversations.values()
+        for call in conversation.calls
     )
     if waiting:
         return Suspend(Reason.APPROVAL_PENDING, f"{waiting} tool call(s) wait for a decision")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from agentrun.api import AgentRunSpec, AgentSpec
 from agentrun.errors import CheckpointCorrupt
-from agentrun.run import conversation
+from agentrun.run.conversation import check as check_conversation
 from agentrun.run.exact import exact_json, sha256_hex
 from agentrun.run.fold.refuse import conversation_of
-from agentrun.run.messages import told
+from agentrun.run.messages import with_notices
 from agentrun.run.records import Json
 from agentrun.run.sendable import sendable
 from agentrun.run.state import State
@@ -36,11 +36,11 @@ def build_request(
 
     ``notices``: only so many of the pending ones, to build again what was sent before others came.
     """
-    talk = conversation_of(state, path)
-    conversation.check(talk.messages, path, open_round=False)
-    given = talk.notices[:notices]
-    messages = told(talk.messages, given) if given else talk.messages
-    agent = agent_of(spec, talk.agent)
+    conversation = conversation_of(state, path)
+    check_conversation(conversation.messages, path, open_round=False)
+    given = conversation.notices[:notices]
+    messages = with_notices(conversation.messages, given) if given else conversation.messages
+    agent = agent_of(spec, conversation.agent)
     system = _system(agent)
     tools = _tools(state, agent)
     model = spec.model_of(agent).name

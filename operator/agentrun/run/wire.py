@@ -13,10 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from agentrun.api.globs import matches
-
-__all__ = ["WIRE_NAME_MAX", "matches", "wire_name", "wire_names"]
-
 WIRE_NAME_MAX = 64
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _DIGITS = (8, 16, 32, 63)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_rests() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """In several threads at once it begins again with the one that was first to rest it."""
     collecting = gc.isenabled()
     gc.disable()

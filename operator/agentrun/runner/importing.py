@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from agentrun.runner.gc_pause import collector_rests
+from agentrun.runner.gc_pause import gc_paused
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ def imported(name: str, load: Callable[[], T]) -> Future[T]:
 def _load(done: Future[T], load: Callable[[], T]) -> None:
     done.set_running_or_notify_cancel()  # whoever is cancelled while waiting must not end it
     try:
-        with collector_rests():  # a tenth of the import
+        with gc_paused():  # a tenth of the import
             found = load()
     except BaseException as error:  # noqa: BLE001 - whoever waits for the import must see it
         done.set_exception(error)

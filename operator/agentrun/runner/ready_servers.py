@@ -80,8 +80,8 @@ class ReadyServers:
 
     def holds(self, step: RunTool) -> bool:
         """Whether the call's server is still being compared."""
-        talk = self._attempt.state.conversations[step.call.path]
-        call = next(call for call in talk.calls if call.id == step.call)
+        conversation = self._attempt.state.conversations[step.call.path]
+        call = next(call for call in conversation.calls if call.id == step.call)
         comparing = self._comparing.get(call.tool.partition(".")[0])
         return comparing is not None and not comparing.done()
 

@@ -14,7 +14,7 @@ from agentrun.errors import CheckpointCorrupt, CheckpointError
 from agentrun.run import codec, totals
 from agentrun.run.fold import check, fold
 from agentrun.run.state import State, Totals
-from agentrun.runner.gc_pause import collector_rests
+from agentrun.runner.gc_pause import gc_paused
 from agentrun.runner.snapshots import Growth
 from agentrun.store.port import Claim, Restored, RunnerStore
 from agentrun.store.rows import CommitRow
@@ -85,7 +85,7 @@ def folded(
     done = 0
     snapshot = restored.snapshot
     try:
-        with collector_rests():
+        with gc_paused():
             if snapshot is not None:
                 state = codec.decode_state(codec.RAW, found.snapshot, contents)
             for commit, text in zip(restored.commits, found.commits, strict=True):

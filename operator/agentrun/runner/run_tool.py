@@ -111,6 +111,6 @@ def _failed(outcome: ToolOutcome) -> bool:
 
 def _between(attempt: Attempt, step: RunTool) -> None:
     """A result landed while others of its round are still missing."""
-    talk = attempt.state.conversations[step.call.path]
-    if any(call.phase is not CallPhase.COMMITTED for call in talk.calls):
+    conversation = attempt.state.conversations[step.call.path]
+    if any(call.phase is not CallPhase.COMMITTED for call in conversation.calls):
         failpoints.reach(failpoints.BETWEEN_RESULTS)

@@ -74,11 +74,13 @@ def used_before(state: State, server: str) -> bool:
         for offer in offers
         if offer.tool.startswith(prefix)
     }
-    for talk in state.conversations.values():
-        open_round = {id(talk.messages[-1])} if talk.calls else set()
-        if any(c.phase is CallPhase.COMMITTED and c.tool.startswith(prefix) for c in talk.calls):
+    for conversation in state.conversations.values():
+        open_round = {id(conversation.messages[-1])} if conversation.calls else set()
+        if any(
+            c.phase is CallPhase.COMMITTED and c.tool.startswith(prefix) for c in conversation.calls
+        ):
             return True
-        for message in talk.messages:
+        for message in conversation.messages:
             if id(message) in open_round or message["role"] != "assistant":
                 continue
             if any(block.get("name") in wires for block in tool_uses(message["content"])):

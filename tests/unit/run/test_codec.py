@@ -16,7 +16,7 @@ from tests.unit.run.pure_runner import PureRunner, asks, make_spec, says, text
 from agentrun.errors import CheckpointCorrupt, CheckpointNewer
 from agentrun.run import chain, codec
 from agentrun.run.as_json import state_to_json
-from agentrun.run.blobs import lift
+from agentrun.run.blobs import extract
 from agentrun.run.exact import DEPTH_MAX, canonical_json, exact_json, parse_json, unfit
 from agentrun.run.records import FileChange, ToolResult, UserMessage, WorkspaceChanged
 from agentrun.run.values import ToolAnswer
@@ -318,8 +318,8 @@ def test_a_snapshot_in_pieces_is_the_exact_json_of_the_state() -> None:
     """H54: written piece by piece, because one call of the encoder holds up every other thread."""
     state = everything().state
     encoded = codec.encode_state(state)
-    lifted, _ = lift({"v": 1, "s": state_to_json(state)})
-    assert zstandard.ZstdDecompressor().decompress(encoded.body) == exact_json(lifted)
+    rest, _ = extract({"v": 1, "s": state_to_json(state)})
+    assert zstandard.ZstdDecompressor().decompress(encoded.body) == exact_json(rest)
 
 
 def test_the_contents_of_workspace_files_are_named_apart_from_the_body() -> None:

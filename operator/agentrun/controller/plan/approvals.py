@@ -151,7 +151,7 @@ def expires_in(spec: AgentRunSpec, row: RunRow, request: ApprovalRow) -> float |
     return None if limit is None else limit - elapsed(row, request.requested_at)
 
 
-def tend(world: World, run: AgentRun, row: RunRow) -> Iterator[Action]:
+def approval_actions(world: World, run: AgentRun, row: RunRow) -> Iterator[Action]:
     """Make the objects agree with the rows: one per pending request, none left open without one."""
     names = set()
     for request in row.pending_approvals:

@@ -99,7 +99,9 @@ def ttl_left(spec: AgentRunSpec, row: RunRow) -> float | None:
     return limit - elapsed(row, row.finished_at)
 
 
-def chores(world: World, run: AgentRun, spec: AgentRunSpec, row: RunRow) -> Iterator[Action]:
+def cleanup_actions(
+    world: World, run: AgentRun, spec: AgentRunSpec, row: RunRow
+) -> Iterator[Action]:
     """All of it. Secrets go before the pods that name them; the object goes last, and only once
     its status has been written."""
     yield from secrets(world, row)

@@ -61,7 +61,7 @@ class Case:
     pod: PodView | None
 
 
-def said(end: ContainerEnd | None) -> tuple[Reason | None, str]:
+def reported(end: ContainerEnd | None) -> tuple[Reason | None, str]:
     """Reason and text of the termination line ``{"reason": ..., "message": ...}``, if there is one."""
     try:
         value = parse_json(end.message) if end is not None and end.message else None
@@ -99,14 +99,14 @@ def _never_claimed(case: Case) -> Verdict | None:
 
 def _unusable_record(case: Case) -> Verdict | None:
     """A newer release wrote it (H29), or the store lost a part of it: wait, consume nothing."""
-    reason, text = said(case.pod.runner_end if case.pod else None)
+    reason, text = reported(case.pod.runner_end if case.pod else None)
     return _verdict(case, reason, NOBODY, message=text) if reason in UNUSABLE else None
 
 
 def _bad_configuration(case: Case) -> Verdict | None:
     if exit_code(case) != BAD_CONFIGURATION or case.pod is None:
         return None
-    reason, text = said(case.pod.runner_end)
+    reason, text = reported(case.pod.runner_end)
     fatal = reason or Reason.BAD_CONFIGURATION
     message = text or "the runner refuses its configuration (exit code 78)"
     return _verdict(case, fatal, NOBODY, fatal=fatal, message=message)
@@ -148,7 +148,7 @@ def _ended(case: Case) -> Verdict | None:
     """Any other end of the container, 137 and 79 at the current fence included."""
     if case.pod is None or not has_ended(case.pod):
         return None
-    _, text = said(case.pod.runner_end)
+    _, text = reported(case.pod.runner_end)
     return _verdict(case, "RunnerFailed", APP, message=text)
 
 

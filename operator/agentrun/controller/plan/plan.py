@@ -5,8 +5,8 @@ from __future__ import annotations
 from agentrun.api import AgentRun, AgentRunSpec
 from agentrun.controller.actions import Actions, Plan
 from agentrun.controller.plan.active import active
-from agentrun.controller.plan.approvals import tend
-from agentrun.controller.plan.cleanup import chores
+from agentrun.controller.plan.approvals import approval_actions
+from agentrun.controller.plan.cleanup import cleanup_actions
 from agentrun.controller.plan.deletion import deletion
 from agentrun.controller.plan.desired import write_desired
 from agentrun.controller.plan.guards import (
@@ -72,4 +72,4 @@ def _live(world: World, spec: AgentRunSpec, row: RunRow) -> Actions:
 
 
 def _tidy(world: World, run: AgentRun, spec: AgentRunSpec, row: RunRow) -> Actions:
-    return (*tend(world, run, row), *chores(world, run, spec, row))
+    return (*approval_actions(world, run, row), *cleanup_actions(world, run, spec, row))

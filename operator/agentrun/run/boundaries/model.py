@@ -9,7 +9,7 @@ from agentrun.run.conversation import problem, tool_uses
 from agentrun.run.display import shown
 from agentrun.run.exact import exact_json, unfit
 from agentrun.run.identity import task_of_path
-from agentrun.run.messages import told
+from agentrun.run.messages import with_notices
 from agentrun.run.records import (
     AssistantMessage,
     ContentSanitized,
@@ -36,8 +36,8 @@ def after_model(
     why = _unusable(reply)
     if why is not None:
         return _task_failed(state, path, f"the reply cannot be built on: {why}")
-    talk = state.conversations[path]
-    turn = talk.turn + 1
+    conversation = state.conversations[path]
+    turn = conversation.turn + 1
     records: list[Record] = [
         LlmRequest(
             conversation=path,
@@ -59,7 +59,7 @@ def after_model(
             cost=cost(reply.usage, spec.pricing),
         ),
     ]
-    names = {offer.wire: offer.tool for offer in state.toolsets.get(talk.agent, ())}
+    names = {offer.wire: offer.tool for offer in state.toolsets.get(conversation.agent, ())}
     records.extend(
         _call(path, turn, index, asked, names.get(asked.name, ""))
         for index, asked in enumerate(reply.requested)
@@ -68,11 +68,11 @@ def after_model(
         records.append(ContentSanitized(where=f"{path}/{turn}", count=reply.sanitized))
     if reply.requested and spec.checkpoint.position is not Position.AFTER_TOOLS:
         said = (
-            told(talk.messages, talk.notices[: request.notices])
+            with_notices(conversation.messages, conversation.notices[: request.notices])
             if request.notices
-            else talk.messages
+            else conversation.messages
         )
-        records.append(bookmark(talk, "after_model", len(said) + 1))
+        records.append(bookmark(conversation, "after_model", len(said) + 1))
     return Boundary("assistant/message", None, tuple(records), strict=bool(reply.requested))
 
 

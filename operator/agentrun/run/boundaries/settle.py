@@ -89,25 +89,29 @@ def _request_approval(step: RequestApproval, state: State, spec: AgentRunSpec) -
 
 
 def _close_round(step: CloseRound, state: State, spec: AgentRunSpec) -> Boundary:
-    talk = state.conversations[step.conversation]
+    conversation = state.conversations[step.conversation]
     records: list[Record] = [
-        UserMessage(conversation=talk.path, origin="tool_results"),
-        TurnEnd(conversation=talk.path, turn=talk.turn, outcome="tool_use"),
+        UserMessage(conversation=conversation.path, origin="tool_results"),
+        TurnEnd(conversation=conversation.path, turn=conversation.turn, outcome="tool_use"),
     ]
     if spec.checkpoint.position is not Position.AFTER_MODEL:
-        records.append(bookmark(talk, "after_tools", len(talk.messages) + 1))
+        records.append(bookmark(conversation, "after_tools", len(conversation.messages) + 1))
     return Boundary("user/message", None, tuple(records), strict=False)
 
 
 def _complete_task(step: CompleteTask, state: State, spec: AgentRunSpec) -> Boundary:
-    talk = state.conversations[step.task]
+    conversation = state.conversations[step.task]
     task = state.tasks[step.task]
     records: list[Record] = [
-        TurnEnd(conversation=talk.path, turn=talk.turn, outcome="completed"),
-        TaskStatus(task=task.id, try_=task.try_, status="completed", result=final_text(talk)),
+        TurnEnd(conversation=conversation.path, turn=conversation.turn, outcome="completed"),
+        TaskStatus(
+            task=task.id, try_=task.try_, status="completed", result=final_text(conversation)
+        ),
     ]
     if state.bookmark is not None:
-        records.append(bookmark(talk, "after_model", len(talk.messages), completed=True))
+        records.append(
+            bookmark(conversation, "after_model", len(conversation.messages), completed=True)
+        )
     return Boundary("task/status", None, tuple(records), strict=False)
 
 
@@ -141,9 +145,9 @@ def _finish(step: Finish, state: State, spec: AgentRunSpec) -> Boundary:
     return Boundary("run/end", None, (record,), strict=True, last=last)
 
 
-def final_text(talk: Conversation) -> Json:
+def final_text(conversation: Conversation) -> Json:
     """Text of the last reply, its text blocks joined, exactly."""
-    content = talk.messages[-1]["content"]
+    content = conversation.messages[-1]["content"]
     return "".join(
         str(block.get("text") or "")
         for block in blocks_of(content)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from agentrun.run import conversation
+from agentrun.run.conversation import check as check_conversation
 from agentrun.run.fold import approvals, lifecycle, messages, tools
 from agentrun.run.fold.refuse import corrupt
 from agentrun.run.records import OPERATOR_OWNED, Record
@@ -69,9 +69,11 @@ def fold_all(commits: Iterable[tuple[str, Sequence[Record]]], state: State | Non
 
 def check(state: State) -> State:
     """Every conversation is one the model's API accepts; CheckpointCorrupt otherwise."""
-    for talk in state.conversations.values():
-        conversation.check(
-            talk.messages, talk.path, open_round=talk.phase is ConversationPhase.EXECUTING_TOOLS
+    for conversation in state.conversations.values():
+        check_conversation(
+            conversation.messages,
+            conversation.path,
+            open_round=conversation.phase is ConversationPhase.EXECUTING_TOOLS,
         )
     return state
 

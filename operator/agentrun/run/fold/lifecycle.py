@@ -40,8 +40,8 @@ def attempt_start(state: State, record: AttemptStart) -> None:
     state.fence = record.fence
     state.continued_from = record.continued_from
     state.suspended = None
-    for talk in state.conversations.values():
-        for call in talk.calls:
+    for conversation in state.conversations.values():
+        for call in conversation.calls:
             if call.phase is CallPhase.STARTED:
                 call.phase = CallPhase.UNKNOWN
 
@@ -76,9 +76,9 @@ def task_status(state: State, record: TaskStatus) -> None:
         raise corrupt(f"task ends in phase {task.phase}", record.task)
     task.phase = TaskPhase(record.status)
     task.result, task.reason, task.message = record.result, record.reason, record.message
-    talk = state.conversations.get(record.task)
+    conversation = state.conversations.get(record.task)
     if task.phase is TaskPhase.COMPLETED and (
-        talk is None or talk.phase is not ConversationPhase.COMPLETED
+        conversation is None or conversation.phase is not ConversationPhase.COMPLETED
     ):
         raise corrupt("task completed before its conversation", record.task)
 

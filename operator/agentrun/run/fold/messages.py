@@ -9,7 +9,7 @@ from agentrun.run import totals
 from agentrun.run.conversation import tool_uses
 from agentrun.run.fold.refuse import conversation_of, corrupt, task_of
 from agentrun.run.identity import CallId, task_of_path
-from agentrun.run.messages import told, with_results
+from agentrun.run.messages import with_notices, with_results
 from agentrun.run.records import (
     AssistantMessage,
     BookmarkSaved,
@@ -38,14 +38,14 @@ def user_message(state: State, record: UserMessage) -> None:
     if record.origin == "input":
         _open(state, record)
         return
-    talk = conversation_of(state, record.conversation)
-    if talk.phase is not ConversationPhase.EXECUTING_TOOLS:
+    conversation = conversation_of(state, record.conversation)
+    if conversation.phase is not ConversationPhase.EXECUTING_TOOLS:
         raise corrupt("tool results without an open round", record.conversation)
-    if any(call.phase is not CallPhase.COMMITTED for call in talk.calls):
+    if any(call.phase is not CallPhase.COMMITTED for call in conversation.calls):
         raise corrupt("the round closes before all calls have results", record.conversation)
-    talk.messages.append(with_results(talk.calls, talk.notices))
-    talk.calls, talk.notices = [], []
-    talk.phase = ConversationPhase.AWAITING_MODEL
+    conversation.messages.append(with_results(conversation.calls, conversation.notices))
+    conversation.calls, conversation.notices = [], []
+    conversation.phase = ConversationPhase.AWAITING_MODEL
 
 
 def _open(state: State, record: UserMessage) -> None:
@@ -65,45 +65,53 @@ def _open(state: State, record: UserMessage) -> None:
 def llm_request(state: State, record: LlmRequest) -> None:
     """What was sent; the reply follows in the same commit. The notices that it carried become part
     of the conversation, so that this is what the model saw."""
-    talk = conversation_of(state, record.conversation)
-    if talk.phase is not ConversationPhase.AWAITING_MODEL or record.turn != talk.turn + 1:
-        raise corrupt(f"request {record.turn} after turn {talk.turn}", record.conversation)
-    if record.notices > len(talk.notices):
+    conversation = conversation_of(state, record.conversation)
+    if (
+        conversation.phase is not ConversationPhase.AWAITING_MODEL
+        or record.turn != conversation.turn + 1
+    ):
+        raise corrupt(f"request {record.turn} after turn {conversation.turn}", record.conversation)
+    if record.notices > len(conversation.notices):
         raise corrupt("a request with notices that nobody gave", record.conversation)
     if record.notices:
-        talk.messages = told(talk.messages, talk.notices[: record.notices])
-        talk.notices = talk.notices[record.notices :]
+        conversation.messages = with_notices(
+            conversation.messages, conversation.notices[: record.notices]
+        )
+        conversation.notices = conversation.notices[record.notices :]
 
 
 def assistant_message(state: State, record: AssistantMessage) -> None:
     """A reply: it opens a round if it asks for tools, and ends the conversation if not."""
-    talk = conversation_of(state, record.conversation)
-    if talk.phase is not ConversationPhase.AWAITING_MODEL or record.turn != talk.turn + 1:
-        raise corrupt(f"reply {record.turn} after turn {talk.turn}", record.conversation)
-    talk.messages.append({"role": "assistant", "content": record.content})
-    talk.turn, talk.stop_reason = record.turn, record.stop_reason
-    totals.count(talk.totals, record)
+    conversation = conversation_of(state, record.conversation)
+    if (
+        conversation.phase is not ConversationPhase.AWAITING_MODEL
+        or record.turn != conversation.turn + 1
+    ):
+        raise corrupt(f"reply {record.turn} after turn {conversation.turn}", record.conversation)
+    conversation.messages.append({"role": "assistant", "content": record.content})
+    conversation.turn, conversation.stop_reason = record.turn, record.stop_reason
+    totals.count(conversation.totals, record)
     totals.count(state.totals, record)
     state.model_ever_answered = True
     if tool_uses(record.content):
-        talk.phase = ConversationPhase.EXECUTING_TOOLS
+        conversation.phase = ConversationPhase.EXECUTING_TOOLS
     elif record.stop_reason != PAUSED:
-        talk.phase = ConversationPhase.COMPLETED
+        conversation.phase = ConversationPhase.COMPLETED
 
 
 def tool_call(state: State, record: ToolCall) -> None:
     """A requested call; :func:`whole_reply` compares it with what the reply asked for."""
-    talk = conversation_of(state, record.conversation)
-    index = len(talk.calls)
+    conversation = conversation_of(state, record.conversation)
+    index = len(conversation.calls)
     if (
-        talk.phase is not ConversationPhase.EXECUTING_TOOLS
-        or record.turn != talk.turn
+        conversation.phase is not ConversationPhase.EXECUTING_TOOLS
+        or record.turn != conversation.turn
         or record.index != index
     ):
         raise corrupt("a call that no reply asked for", record.conversation)
-    talk.calls.append(
+    conversation.calls.append(
         Call(
-            CallId(talk.path, talk.try_, record.turn, index),
+            CallId(conversation.path, conversation.try_, record.turn, index),
             record.id,
             record.name,
             record.tool,
@@ -115,23 +123,25 @@ def tool_call(state: State, record: ToolCall) -> None:
 
 def whole_reply(state: State, path: str) -> None:
     """A reply and its calls are in one commit: all of them, in its order, and no others (H1)."""
-    talk = state.conversations[path]
-    content = talk.messages[-1]["content"]
+    conversation = state.conversations[path]
+    content = conversation.messages[-1]["content"]
     asked = [(block.get("id"), block.get("name")) for block in tool_uses(content)]
-    if asked != [(call.model_id, call.name) for call in talk.calls]:
-        raise corrupt("a reply without all of its calls, or with others", talk.path)
+    if asked != [(call.model_id, call.name) for call in conversation.calls]:
+        raise corrupt("a reply without all of its calls, or with others", conversation.path)
 
 
 def turn_end(state: State, record: TurnEnd) -> None:
     """Bookkeeping of the record; it must agree with the state."""
-    talk = conversation_of(state, record.conversation)
+    conversation = conversation_of(state, record.conversation)
     fits = {
-        "tool_use": talk.phase is ConversationPhase.AWAITING_MODEL,
-        "completed": talk.phase is ConversationPhase.COMPLETED,
+        "tool_use": conversation.phase is ConversationPhase.AWAITING_MODEL,
+        "completed": conversation.phase is ConversationPhase.COMPLETED,
         "failed": True,
     }[record.outcome]
-    if not fits or record.turn != talk.turn:
-        raise corrupt(f"turn {record.turn} ends {record.outcome} in {talk.phase}", talk.path)
+    if not fits or record.turn != conversation.turn:
+        raise corrupt(
+            f"turn {record.turn} ends {record.outcome} in {conversation.phase}", conversation.path
+        )
 
 
 def bookmark_saved(state: State, record: BookmarkSaved) -> None:

@@ -19,10 +19,10 @@ def corrupt(why: str, on: str = "") -> CheckpointCorrupt:
 
 def conversation_of(state: State, path: str) -> Conversation:
     """The conversation, which must exist."""
-    talk = state.conversations.get(path)
-    if talk is None:
+    conversation = state.conversations.get(path)
+    if conversation is None:
         raise corrupt("no such conversation", path)
-    return talk
+    return conversation
 
 
 def task_of(state: State, task: str) -> Task:
@@ -39,9 +39,12 @@ def open_call(state: State, identity: str) -> Call:
         call_id = CallId.parse(identity)
     except ValueError:
         raise corrupt("not a call identity", identity) from None
-    talk = conversation_of(state, call_id.path)
-    if talk.phase is not ConversationPhase.EXECUTING_TOOLS:
+    conversation = conversation_of(state, call_id.path)
+    if conversation.phase is not ConversationPhase.EXECUTING_TOOLS:
         raise corrupt("no round is open", identity)
-    if not 0 <= call_id.index < len(talk.calls) or talk.calls[call_id.index].id != call_id:
+    if (
+        not 0 <= call_id.index < len(conversation.calls)
+        or conversation.calls[call_id.index].id != call_id
+    ):
         raise corrupt("no such call in the open round", identity)
-    return talk.calls[call_id.index]
+    return conversation.calls[call_id.index]

@@ -81,9 +81,12 @@ def environment_reset(state: State, record: EnvironmentReset) -> None:
         f"The tool server {record.server!r} was restarted: {record.why}. What it held in its memory "
         "or in its own container before this message is gone."
     )
-    for talk in state.conversations.values():
-        if talk.phase is not ConversationPhase.COMPLETED and notice not in talk.notices:
-            talk.notices.append(notice)
+    for conversation in state.conversations.values():
+        if (
+            conversation.phase is not ConversationPhase.COMPLETED
+            and notice not in conversation.notices
+        ):
+            conversation.notices.append(notice)
 
 
 def _sendable(state: State, identity: str) -> Call:
