@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 # The cluster's programs, its node image and Postgres are built before pytest counts its time.
 TEST_CLUSTER := tests/cluster/kind/up && tests/cluster/kind/image postgres >/dev/null && tests/cluster/kind/image >/dev/null
 
-.PHONY: help venv check test demo bench image crds manifests cluster-up cluster-image cluster-down
+.PHONY: help venv check test demo bench image lock crds manifests cluster-up cluster-image cluster-down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -39,6 +39,9 @@ bench: venv ## measured workloads, ratios in one run
 
 image: ## the image, from whatever base image can be had here; prints its name
 	@tests/cluster/kind/image
+
+lock: venv ## the lock file of the image, after the dependencies in pyproject.toml have changed
+	$(VENV)/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-trusted-host --strip-extras -o requirements.lock pyproject.toml
 
 crds: venv ## the CRDs, after the models of operator/agentrun/api have changed
 	$(PY) -m agentrun.api.crd crds

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,3 +27,11 @@ def test_the_source_root_shadows_no_standard_module() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert not Path(found.stdout.strip()).is_relative_to(ROOT / "operator")
+
+
+def test_the_images_lock_has_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {re.split(r"[\[><=]", line)[0].lower() for line in project["dependencies"]}
+    lock = (ROOT / "requirements.lock").read_text()
+    locked = set(re.findall(r"^([a-z0-9.-]+)==", lock, re.MULTILINE))
+    assert named <= locked
