@@ -128,6 +128,11 @@ def test_a_damaged_object_is_named_and_does_not_hide_the_others(
             use()
 
 
+def test_a_file_that_cannot_be_opened_is_an_api_server_that_does_not_answer(tmp_path: Path) -> None:
+    with pytest.raises(ClusterUnavailable, match="unable to open"):
+        open_store(tmp_path)
+
+
 def test_a_damaged_file_is_an_api_server_that_does_not_answer(tmp_path: Path) -> None:
     path = tmp_path / "objects.db"
     path.write_bytes(b"no database" * 1000)
