@@ -137,9 +137,8 @@ def reaped(root: Path) -> Iterator[None]:
         process.wait(PATIENCE)
 
 
-def wait_for(holds: object, what: str) -> None:
+def wait_for(holds: Callable[[], object], what: str) -> None:
     """Poll a plain function until it is true."""
-    assert callable(holds)
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"waited in vain: {what}"

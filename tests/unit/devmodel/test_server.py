@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import anthropic
 import httpx2
 import pytest
 import yaml
+from tests.waiting import until
 
 from agentrun.devmodel.handler import BODY_LIMIT
 
@@ -26,14 +26,6 @@ from .conftest import Connect, Start
 from .requests import HELLO, ask, stream
 
 HI = {"match": {"turn": 0}, "reply": {"text": "hi"}}
-
-
-def _until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.01)
-    return value
 
 
 def _lines(log: Path) -> list[dict[str, Any]]:
@@ -77,7 +69,7 @@ async def test_the_line_is_there_before_a_delayed_answer(
     log = tmp_path / "log"
     client = connect(start({**HI, "delay": 600}, log=log))
     asking = asyncio.create_task(ask(client))
-    await asyncio.to_thread(_until, lambda: log.exists() and _lines(log))
+    await asyncio.to_thread(until, lambda: log.exists() and _lines(log))
     assert not asking.done()
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -149,7 +141,7 @@ def _spawn(tmp_path: Path, *more: str) -> subprocess.Popen[bytes]:
 def test_as_a_process(tmp_path: Path, number: int) -> None:
     ports, log = tmp_path / "port", tmp_path / "log"
     with _spawn(tmp_path, "--port-file", str(ports), "--log", str(log)) as process:
-        port = int(_until(lambda: ports.exists() and ports.read_text()))
+        port = int(until(lambda: ports.exists() and ports.read_text()))
         body = {"model": "m", "max_tokens": 1, "messages": HELLO}
         answer = httpx2.post(f"http://127.0.0.1:{port}/v1/messages", json=body, trust_env=False)
         assert answer.json()["content"] == [{"type": "text", "text": "hi"}]
@@ -161,7 +153,7 @@ def test_as_a_process(tmp_path: Path, number: int) -> None:
 def test_the_process_binds_to_loopback_by_default(tmp_path: Path) -> None:
     ports = tmp_path / "port"
     with _spawn(tmp_path, "--port-file", str(ports)) as process:
-        port = int(_until(lambda: ports.exists() and ports.read_text()))
+        port = int(until(lambda: ports.exists() and ports.read_text()))
         listening = Path("/proc/net/tcp").read_text().splitlines()
         process.terminate()
         process.wait(10)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,18 +14,10 @@ import httpx2
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from tests.waiting import until
 
 TOOLSERVER = Path(__file__).parents[2] / "peers" / "toolserver.py"
 KEY = "agentrun.dev/call-key"
-
-
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Poll ``condition`` until it holds."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.01)
-    return value
 
 
 @dataclass(frozen=True)

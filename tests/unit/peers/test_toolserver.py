@@ -14,8 +14,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ImageContent, TextContent
 from tests.peers.toolserver import Count, counts, lines, requests_file
+from tests.waiting import until
 
-from .servers import KEY, Peer, http_peer, until
+from .servers import KEY, Peer, http_peer
 
 BOTH = ["stdio", "http"]
 

@@ -7,8 +7,7 @@ import json
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +18,9 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import BlobResourceContents, CallToolResult, TextContent
+from tests.waiting import until
 
 from agentrun.workspace import protocol
-
-
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Poll ``condition`` until it holds."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.01)
-    return value
 
 
 @dataclass(frozen=True)

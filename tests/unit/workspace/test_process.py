@@ -14,8 +14,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.waiting import until
 
-from .servers import Folder, post, until
+from .servers import Folder, post
 
 
 async def test_sigterm_ends_it_at_once_even_while_it_works(folder: Folder) -> None:
