@@ -138,3 +138,10 @@ def test_a_digest_wins_over_the_tag() -> None:
         "Deployment",
     )
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == f"r/a@{digest}"
+
+
+def test_an_approval_that_is_being_deleted_takes_no_decision() -> None:
+    """It was accepted, and nobody acted upon it: the question is asked anew by another object."""
+    (policy,) = of_kind(render("agentrun"), "ValidatingAdmissionPolicy")
+    rules = [rule["expression"] for rule in policy["spec"]["validations"]]
+    assert "!variables.decides || !has(oldObject.metadata.deletionTimestamp)" in rules
