@@ -19,7 +19,12 @@ def manifest(number: int, phase: str) -> dict[str, Any]:
     owner = {"controller": True, "uid": UID}
     volume = {"name": "attempt", "secret": {"secretName": f"s{number}"}}
     return {
-        "metadata": {"name": pod(number).key.name, "ownerReferences": [owner]},
+        "metadata": {
+            "name": pod(number).key.name,
+            "namespace": "agents",
+            "uid": pod(number).uid,
+            "ownerReferences": [owner],
+        },
         "spec": {"volumes": [volume]},
         "status": {"phase": phase},
     }
@@ -63,3 +68,15 @@ async def test_a_run_of_this_process_costs_no_list() -> None:
     created(secrets, run(), "s1")
     await secrets.delete(run(), keep=[])
     assert (rest.deleted, rest.lists) == (["s1"], 0)
+
+
+async def test_after_a_restart_a_sidecar_that_ends_late_does_not_keep_the_secret() -> None:
+    """The runner has ended, the workspace beside it not yet: the pod's phase is still Running."""
+    ended, dying = manifest(1, "Running"), manifest(2, "Running")
+    ended["status"]["containerStatuses"] = [
+        {"name": "runner", "state": {"terminated": {"exitCode": 0}}}
+    ]
+    dying["metadata"]["deletionTimestamp"] = "2026-06-01T12:00:00Z"
+    rest = Answering(ended, dying, manifest(3, "Running"))
+    await AttemptSecrets(rest, NOW).delete(run(), keep=[])
+    assert rest.deleted == ["s1", "s2"]

@@ -19,7 +19,7 @@ from agentrun.cluster.kube.containers import ATTEMPT_VOLUME
 from agentrun.cluster.kube.resources import PODS, SECRETS
 from agentrun.cluster.kube.rest import Rest
 from agentrun.cluster.values import SecretView
-from agentrun.cluster.views import owner_uid
+from agentrun.cluster.views import owner_uid, pod_view
 from agentrun.errors import Conflict, NotFound
 
 REMEMBERED_RUNS: Final = 10_000
@@ -56,11 +56,12 @@ class AttemptSecrets:
         return created is None or created < self._since
 
     async def _named_by_pods(self, run: AgentRun) -> dict[str, str | None]:
-        """Secrets of the run's ended pods. A pod that has not ended may yet have to mount its own."""
+        """Secrets of the run's ended pods. A pod that has not ended may yet have to mount its own; one
+        whose runner has ended does not, though its sidecars may take a while longer."""
         selector = {"labelSelector": f"{LABEL_RUN}={run.metadata.name}"}
         pods = await self._rest.pages(PODS, run.metadata.namespace, selector)
         own = [pod for pod in pods if owner_uid(pod["metadata"]) == run.metadata.uid]
-        needed = set(_secrets(pod for pod in own if pod["status"].get("phase") not in ENDED))
+        needed = set(_secrets(pod for pod in own if not _over(pod)))
         return {name: None for name in _secrets(own) if name not in needed}
 
     async def _delete(self, namespace: str, name: str, uid: str | None) -> None:
@@ -77,6 +78,11 @@ class AttemptSecrets:
         issued.pop(name, None)
         if not issued:
             self._issued.pop(run.metadata.uid, None)
+
+
+def _over(pod: Mapping[str, Any]) -> bool:
+    view = pod_view(pod)
+    return view.deleting or view.runner_end is not None or view.phase in ENDED
 
 
 def _secrets(pods: Iterable[Mapping[str, Any]]) -> list[str]:
