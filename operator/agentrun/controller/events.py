@@ -1,8 +1,8 @@
-"""Events about ends that the runner wrote itself: the operator sees them only in the row (pure)."""
+"""Events about what only the status tells: ends that the runner wrote itself, and waits (pure)."""
 
 from __future__ import annotations
 
-from agentrun.api import AgentRunStatus, Phase
+from agentrun.api import AgentRunStatus, Phase, Reason
 from agentrun.controller.actions import Emit
 
 TYPE_OF = {
@@ -13,12 +13,28 @@ TYPE_OF = {
     Phase.REJECTED: "Warning",
 }
 
+NEEDS_SOMEBODY = frozenset(
+    {
+        Reason.POD_NAME_CONFLICT,
+        Reason.QUOTA_EXCEEDED,
+        Reason.CONTAINER_CONFIG,
+        Reason.IMAGE_PULL,
+        Reason.STORE_REGRESSED,
+        Reason.CHECKPOINT_NEWER,
+    }
+)
+"""Waits that do not end by themselves. No pod may exist that could have Events of its own."""
 
-def outcome_event(old: AgentRunStatus | None, new: AgentRunStatus) -> Emit | None:
-    """The Event that a change of phase is worth; None for the others."""
+
+def status_event(old: AgentRunStatus | None, new: AgentRunStatus) -> Emit | None:
+    """The Event that a change of phase or of what it waits for is worth; None for the others."""
     before = (old.phase, old.reason) if old is not None else None
-    kind = TYPE_OF.get(new.phase)
-    if kind is None or before == (new.phase, new.reason):
+    if before == (new.phase, new.reason):
         return None
     note = f"{new.reason}: {new.message}" if new.message else new.reason
+    if new.phase is Phase.PENDING and new.reason in NEEDS_SOMEBODY:
+        return Emit("Warning", str(new.reason), "Reconciling", note[:1024])
+    kind = TYPE_OF.get(new.phase)
+    if kind is None:
+        return None
     return Emit(kind, new.phase.value, "Reconciling", note[:1024])

@@ -12,7 +12,7 @@ from agentrun.api import AgentRun, AgentRunStatus
 from agentrun.cluster.values import ObjectKey
 from agentrun.controller.actions import Actions, Emit, Plan
 from agentrun.controller.cache import object_key
-from agentrun.controller.events import outcome_event
+from agentrun.controller.events import status_event
 from agentrun.controller.execute import execute
 from agentrun.controller.failpoints import BEFORE_STATUS
 from agentrun.controller.observe import Observer
@@ -139,7 +139,7 @@ class Reconciler:
             return 0.0
         ledger.patched(uid)
         self._context.cache.put_run(patched)
-        event = outcome_event(run.status, status)
+        event = status_event(run.status, status)
         if event is not None:
             log.info("run %s (%s): %s", object_key(run), uid, event.note)
             await execute(self._context, world, (event,))
