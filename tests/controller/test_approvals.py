@@ -100,6 +100,16 @@ class TestObjects:
         at = asking(asked, objects=[approval(asked, content=content)])
         assert kinds(at) == ("DeleteApproval", "CreateApproval")
 
+    @pytest.mark.parametrize("state", [s for s in ApprovalState if s is not ApprovalState.PENDING])
+    def test_an_open_question_that_somebody_marked_closed_can_be_decided_again(
+        self, state: ApprovalState
+    ) -> None:
+        """The API server refuses decisions on a closed one, so the run would wait for ever."""
+        shut = approval(state=state)
+        assert acts(asking(request(), objects=[shut])) == (
+            MarkApproval(shut, ApprovalState.PENDING),
+        )
+
     def test_ten_questions_have_ten_objects(self) -> None:
         asked = tuple(request(n, object_uid=None) for n in range(1, 11))
         made = [act for act in acts(asking(*asked)) if isinstance(act, CreateApproval)]
@@ -133,6 +143,11 @@ class TestConsuming:
         assert create == CreatePod(None)
         assert isinstance(mark, MarkApproval)
         assert (mark.state, mark.consumed) == (ApprovalState.APPROVED, True)
+
+    def test_one_that_somebody_marked_expired_before_its_time_is_taken_up(self) -> None:
+        asked = request()
+        at = asking(asked, objects=[decided(asked, state=ApprovalState.EXPIRED)])
+        assert first(at) == Decide(asked, "approval-1", "Approve", "alice", "", mint=True)
 
     def test_denied_mints_too_because_the_model_sees_it(self) -> None:
         asked = request()

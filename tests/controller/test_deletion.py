@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 from tests.controller.worlds import (
@@ -26,8 +27,10 @@ from tests.controller.worlds import (
     world,
 )
 
+from agentrun.api import Phase, Reason
 from agentrun.api.names import pod_name
-from agentrun.controller.actions import DeletePod, Revoke
+from agentrun.cluster.values import ObjectKey
+from agentrun.controller.actions import DeleteApproval, DeletePod, Revoke
 from agentrun.controller.plan.plan import plan
 from agentrun.store.rows import RunState
 
@@ -101,3 +104,48 @@ def test_recreated_under_the_same_name_starts_from_nothing() -> None:
 
 def test_h56_nothing_is_shown_on_an_object_that_is_going() -> None:
     assert plan(world(run=run(deleting=True))).status is None
+
+
+@pytest.mark.parametrize("why", ["Deleted", "NamespaceTerminating"])
+def test_a_deleted_run_that_a_finalizer_keeps_does_not_look_as_if_it_ran(why: str) -> None:
+    revoked = terminal_row(RunState.REVOKED, reason=why)
+    shown = plan(world(run=run(deleting=True), row=revoked, pods=())).status
+    assert shown is not None
+    assert (shown.phase, shown.reason, shown.pod_name) == (Phase.CANCELLED, Reason.REVOKED, "")
+
+
+def test_nothing_is_shown_where_the_namespace_goes() -> None:
+    revoked = terminal_row(RunState.REVOKED)
+    at = world(run=run(deleting=True), row=revoked, pods=(), namespace_terminating=True)
+    assert plan(at).status is None
+
+
+class TestLeftWithoutOwner:
+    """``kubectl delete --cascade=orphan``, and owner references that somebody took away."""
+
+    GONE: ClassVar[dict[str, Any]] = {"run": None, "gone_uid": UID, "gone_run": run()}
+
+    @pytest.mark.parametrize("how", [GONE, {"run": run(deleting=True)}])
+    def test_the_secret_with_the_databases_address_goes(self, how: dict[str, Any]) -> None:
+        revoked = terminal_row(RunState.REVOKED)
+        assert kinds(world(row=revoked, pods=(), stray_secrets=True, **how)) == ("PurgeSecrets",)
+        assert kinds(world(row=revoked, pods=(), stray_secrets=False, **how)) == ()
+
+    def test_an_approval_that_nobody_collects_goes(self) -> None:
+        orphan = approval()
+        meta = orphan.metadata.model_copy(update={"owner_references": ()})
+        orphan = orphan.model_copy(update={"metadata": meta})
+        revoked = terminal_row(RunState.REVOKED)
+        at = world(row=revoked, pods=(), approvals=(orphan,), **self.GONE)
+        key = ObjectKey(orphan.metadata.namespace, orphan.metadata.name)
+        assert acts(at) == (DeleteApproval(key, orphan.metadata.uid),)
+        assert acts(replace(at, approvals=(approval(),))) == ()
+
+    def test_a_pod_that_the_record_names_goes(self) -> None:
+        at = world(row=terminal_row(RunState.REVOKED), pods=(pod(owner_uid=None),), **self.GONE)
+        assert acts(at) == (DeletePod(pod().key, "pod-1"),)
+
+    @pytest.mark.parametrize("stranger", [{"uid": "another"}, {"owner_uid": OTHER_UID}])
+    def test_a_pod_that_only_says_so_stays(self, stranger: dict[str, Any]) -> None:
+        other = pod(**{"owner_uid": None, **stranger})
+        assert acts(world(row=terminal_row(RunState.REVOKED), pods=(other,), **self.GONE)) == ()

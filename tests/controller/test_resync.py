@@ -10,10 +10,11 @@ import pytest
 from tests.controller.simulation import Sim
 from tests.controller.test_queue import Time, make
 from tests.controller.test_scenes import reach_running
-from tests.controller.worlds import KEY, NOW, OTHER_UID, UID, pod, row, run
+from tests.controller.worlds import KEY, NOW, OTHER_UID, UID, approval, pod, row, run
 
 from agentrun.api import Phase
 from agentrun.cluster.values import ObjectKey
+from agentrun.controller.cache import object_key
 from agentrun.controller.queue import WorkQueue
 from agentrun.controller.resync import Resync, too_many
 from agentrun.errors import ClusterUnavailable, Forbidden, NotFound, Rejected, StoreUnavailable
@@ -277,3 +278,22 @@ async def test_another_installations_pod_is_not_looked_at(scene: Scene) -> None:
     scene.sim.cluster.pods = {lost.key: lost}
     await scene.turn()
     assert scene.tombs == ()
+
+
+async def test_an_approval_that_outlived_its_run(scene: Scene) -> None:
+    """Deleted with --cascade=orphan: the collector does not come by for it."""
+    left = approval(run_ref=approval().spec.run_ref.model_copy(update={"uid": "gone"}))
+    scene.sim.cluster.approvals[object_key(left)] = left
+    await scene.turn()
+    assert scene.tombs == ("gone",)
+
+
+def test_while_it_works_its_operator_does_not_believe_that_it_has_finished(scene: Scene) -> None:
+    sim, operator = scene.sim, scene.sim.operators[0]
+    current = sim.cluster.runs[KEY]
+    assert current.status is not None
+    forged = current.status.model_copy(update={"completion_time": sim.clock.wall()})
+    operator.cache.put_run(current.model_copy(update={"status": forged}))
+    for each in operator.cache.pods_of(KEY):
+        operator.cache.remove_pod(each.key, each.uid)
+    assert not operator.reconciler.settled(KEY)

@@ -9,7 +9,7 @@ import pytest
 from tests.controller.simulation import QUICK, OperatorSim, Sim, pod_of
 from tests.controller.worlds import KEY, NAME, OTHER_UID, PRICES, UID, pod, run, spec
 
-from agentrun.api import AgentRunStatus, Pricing
+from agentrun.api import AgentRunStatus, Phase, Pricing
 from agentrun.api.names import pod_name
 from agentrun.api.validation import AdminPolicy
 from agentrun.cluster.values import ObjectKey
@@ -178,7 +178,8 @@ class TestDeletion:
                 sim.advance(each)
         assert sim.row.state is RunState.REVOKED
         assert len(sim.cluster.created) == 1
-        assert sim.cluster.writes.count("patch_run_status") == statuses
+        assert sim.cluster.writes.count("patch_run_status") == statuses + 1
+        assert sim.shown.phase is Phase.CANCELLED
 
     def test_recreated_under_its_name_shares_nothing(self) -> None:
         sim = Sim(scripts=(("commit", "hang"),))

@@ -334,8 +334,12 @@ def _leaves_terminal_rows_alone(at: World, changing: list[Any]) -> None:
 def _touches_only_ours(at: World, actions: tuple[Any, ...]) -> None:
     """H22: only what is provably ours is deleted, and never the pod that owns the run."""
     confirmed = (at.confirmed.pod,) if at.confirmed and at.confirmed.pod else ()
+    named = {attempt.pod_uid for attempt in at.row.attempts} if at.row is not None else set()
     seen = [
-        p for p in (*at.pods, *confirmed) if (p.owner_uid, p.installation) == (UID, INSTALLATION)
+        p
+        for p in (*at.pods, *confirmed)
+        if p.installation == INSTALLATION
+        and (p.owner_uid == UID or (p.owner_uid is None and p.uid in named))
     ]
     for act in actions:
         if not isinstance(act, DeletePod):

@@ -44,7 +44,7 @@ class Cache:
         self.synced = False
         self._pods_of: dict[ObjectKey, set[ObjectKey]] = {}
         self._approvals_of: dict[ObjectKey, set[ObjectKey]] = {}
-        self._tombs: dict[ObjectKey, set[str]] = {}
+        self._tombs: dict[ObjectKey, dict[str, AgentRun | None]] = {}
 
     def put_run(self, run: AgentRun) -> ObjectKey:
         """A run was seen; the older one of two under its name has gone unnoticed (H23).
@@ -55,9 +55,9 @@ class Cache:
         old = self.runs.get(key)
         if old is not None and old.metadata.uid != run.metadata.uid:
             if _newer(old, run) is old:
-                self.bury(key, run.metadata.uid)
+                self.bury(key, run.metadata.uid, run)
                 return key
-            self.bury(key, old.metadata.uid)
+            self.bury(key, old.metadata.uid, old)
         self.runs.put(run)
         return key
 
@@ -65,7 +65,7 @@ class Cache:
         """A run was deleted."""
         key = object_key(run)
         self.runs.remove(key, run.metadata.uid)
-        self.bury(key, run.metadata.uid)
+        self.bury(key, run.metadata.uid, run)
         return key
 
     def put_pod(self, pod: PodView) -> ObjectKey:
@@ -111,9 +111,14 @@ class Cache:
         )
         return tuple(approval for approval in found if approval is not None)
 
-    def bury(self, key: ObjectKey, uid: str) -> None:
-        """Remember that this object is gone until its row is known to be revoked."""
-        self._tombs.setdefault(key, set()).add(uid)
+    def bury(self, key: ObjectKey, uid: str, run: AgentRun | None = None) -> None:
+        """Remember that this object is gone until its row is known to be revoked, and what it was."""
+        tombs = self._tombs.setdefault(key, {})
+        tombs[uid] = run or tombs.get(uid)
+
+    def buried(self, key: ObjectKey, uid: str) -> AgentRun | None:
+        """The gone object as it was last seen, if it was."""
+        return self._tombs.get(key, {}).get(uid)
 
     def tombs(self, key: ObjectKey) -> tuple[str, ...]:
         """UIDs of gone objects of that name."""
@@ -121,7 +126,7 @@ class Cache:
 
     def settle_tomb(self, key: ObjectKey, uid: str) -> None:
         """Nothing is left to do about a gone object."""
-        self._tombs.get(key, set()).discard(uid)
+        self._tombs.get(key, {}).pop(uid, None)
         if not self._tombs.get(key):
             self._tombs.pop(key, None)
 
@@ -140,7 +145,7 @@ class Cache:
         touched: set[ObjectKey] = set()
         for run in self.runs.replace(runs, marks[0]):
             touched.add(object_key(run))
-            self.bury(object_key(run), run.metadata.uid)
+            self.bury(object_key(run), run.metadata.uid, run)
         touched |= {run_key_of_pod(pod.key) for pod in self.pods.replace(pods, marks[1])}
         gone = self.approvals.replace(approvals, marks[2])
         touched |= {run_key_of_approval(object_key(approval)) for approval in gone}

@@ -54,6 +54,12 @@ class Pass:
         return self.world.run
 
     @property
+    def seen_run(self) -> AgentRun:
+        """The object, or what it was when it went."""
+        assert self.world.seen_run is not None
+        return self.world.seen_run
+
+    @property
     def spec(self) -> AgentRunSpec:
         """The spec in force."""
         return self.world.spec or self.run.spec

@@ -71,6 +71,10 @@ class Ledger:
         if row.state is RunState.ACTIVE:
             self._littered.add(row.run_uid)
 
+    def in_work(self, uid: str) -> bool:
+        """Whether the run was seen unfinished and not finished since, whatever its status says."""
+        return uid in self._requested
+
     def requested_age(self, row: RunRow) -> float:
         """How long this process has seen the row ask for what it asks for."""
         known = self._requested.get(row.run_uid)

@@ -38,9 +38,7 @@ class Observer:
         pods, approvals = context.cache.pods_of(key), context.cache.approvals_of(key)
         row, store_up = await self._row(uid)
         spec, unreadable = self._spec(run, row)
-        shown = (
-            run is not None and run.status is not None and run.status.completion_time is not None
-        )
+        shown = run is not None and shows_end(run)
         return World(
             key=key,
             settings=context.settings,
@@ -65,15 +63,21 @@ class Observer:
     async def gone(self, key: ObjectKey, uid: str) -> World:
         """The world of an object that is not there any more."""
         row, store_up = await self._row(uid)
+        cache, ledger = self.context.cache, self.context.ledger
+        run = cache.buried(key, uid)
         return World(
             key=key,
             settings=self.context.settings,
-            freshness=self.heartbeat.freshness(synced=self.context.cache.synced),
+            freshness=self.heartbeat.freshness(synced=cache.synced),
             now=self.wall_clock(),
             gone_uid=uid,
+            gone_run=run,
             row=row,
             store_up=store_up,
-            pods=self.context.cache.pods_of(key),
+            pods=cache.pods_of(key),
+            approvals=cache.approvals_of(key),
+            stray_secrets=row is not None
+            and ledger.stray_secrets(row, shown=run is not None and shows_end(run)),
         )
 
     async def _row(self, uid: str) -> tuple[RunRow | None, bool]:
@@ -120,6 +124,11 @@ class Observer:
         except InvalidSpec as error:
             return (error.message,)
         return ()
+
+
+def shows_end(run: AgentRun) -> bool:
+    """Whether the status says that the run is over."""
+    return run.status is not None and run.status.completion_time is not None
 
 
 def in_force(captured: AgentRunSpec, current: AgentRunSpec) -> AgentRunSpec:

@@ -46,7 +46,7 @@ async def purge_secrets(context: Context, at: Pass, _action: PurgeSecrets) -> No
     issued = context.ledger.issued(row)
     keep = [issued.secret_name] if issued is not None and issued.secret_name else []
     running = row.state is RunState.ACTIVE
-    await context.cluster.delete_attempt_secrets(at.run, keep if running else [])
+    await context.cluster.delete_attempt_secrets(at.seen_run, keep if running else [])
     await context.store.purge_secrets(row.run_uid)
     context.ledger.purged(row)
     at.moved = True

@@ -44,7 +44,9 @@ class Reconciler:
             return False
         known = self._settled.get(key)
         return known == (run.metadata.uid, run.metadata.resource_version) or (
-            shown_finished(run) and not self._context.cache.pods_of(key)
+            shown_finished(run)
+            and not self._context.cache.pods_of(key)
+            and not self._context.ledger.in_work(run.metadata.uid)
         )
 
     async def reconcile(self, key: ObjectKey) -> float | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from agentrun.api import AgentRun
 from agentrun.cluster.port import Cluster
 from agentrun.cluster.values import ObjectKey
-from agentrun.controller.cache import Cache, object_key, run_key_of_pod
+from agentrun.controller.cache import Cache, object_key, run_key_of_approval, run_key_of_pod
 from agentrun.controller.ledger import Ledger
 from agentrun.controller.pause import pause
 from agentrun.controller.queue import WorkQueue
@@ -85,14 +85,24 @@ class Resync:
         for key in touched | live:
             self.queue.add(key)
         await self.pods_without_run()
+        await self.approvals_without_run()
         await self.rows_without_run()
 
     async def pods_without_run(self) -> None:
         """Pods of ours whose run was deleted while nobody watched."""
         for pod in list(self.cache.pods):
-            key, uid = run_key_of_pod(pod.key), pod.owner_uid
+            key, uid = run_key_of_pod(pod.key), pod.owner_uid or pod.run_uid
             mine = pod.installation == self.settings.installation
             if uid and mine and not pod.deleting and await self._is_gone(key, uid):
+                self.cache.bury(key, uid)
+                self.queue.add(key)
+
+    async def approvals_without_run(self) -> None:
+        """Approvals that outlived their run: deleted with ``--cascade=orphan``, or robbed of their
+        owner."""
+        for approval in list(self.cache.approvals):
+            key, uid = run_key_of_approval(object_key(approval)), approval.spec.run_ref.uid
+            if not approval.metadata.deleting and await self._is_gone(key, uid):
                 self.cache.bury(key, uid)
                 self.queue.add(key)
 

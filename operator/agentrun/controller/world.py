@@ -69,6 +69,8 @@ class World:
     """Wall clock, for the stamps of conditions only."""
     run: AgentRun | None = None
     gone_uid: str = ""
+    gone_run: AgentRun | None = None
+    """The object as it was when it went, if this process saw it go."""
     namespace_terminating: bool = False
     row: RunRow | None = None
     store_up: bool = True
@@ -85,6 +87,11 @@ class World:
     """Whether Secrets of attempts may exist that no pod needs any more."""
     identity_verified: bool = True
     """Whether the API server was seen to refuse a forged decision (H42)."""
+
+    @property
+    def seen_run(self) -> AgentRun | None:
+        """The object, or what it was."""
+        return self.run if self.run is not None else self.gone_run
 
     @property
     def live_run(self) -> AgentRun | None:

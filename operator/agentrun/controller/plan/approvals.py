@@ -88,7 +88,7 @@ def _settle(
     approval: Approval,
     mint: bool,
 ) -> Actions | None:
-    closed = state_of(approval) is ApprovalState.EXPIRED
+    closed = closed_in_time(spec, row, request, approval)
     decision = approval.spec.decision
     if decision is not None and not (closed and decision is not Decision.DENY):
         if not asks_the_same(approval, request):
@@ -139,6 +139,14 @@ def _state(approval: Approval, decision: str) -> ApprovalState:
     return ApprovalState.EXPIRED if expired_now else decided_state(approval)
 
 
+def closed_in_time(
+    spec: AgentRunSpec, row: RunRow, request: ApprovalRow, approval: Approval
+) -> bool:
+    """Whether the operator has closed the object. It does so only once the time is over, so an
+    object that says it earlier was written by somebody else."""
+    return state_of(approval) is ApprovalState.EXPIRED and expired(spec, row, request)
+
+
 def expired(spec: AgentRunSpec, row: RunRow, request: ApprovalRow) -> bool:
     """Whether its time is over, by the database's clock."""
     left = expires_in(spec, row, request)
@@ -151,12 +159,15 @@ def expires_in(spec: AgentRunSpec, row: RunRow, request: ApprovalRow) -> float |
     return None if limit is None else limit - elapsed(row, request.requested_at)
 
 
-def approval_actions(world: World, run: AgentRun, row: RunRow) -> Iterator[Action]:
+def approval_actions(
+    world: World, run: AgentRun, spec: AgentRunSpec, row: RunRow
+) -> Iterator[Action]:
     """Make the objects agree with the rows: one per pending request, none left open without one."""
     names = set()
     for request in row.pending_approvals:
         names.add(approval_name(world.key.name, request.id))
         yield from _object_of(world, run, request)
+        yield from _reopened(world, spec, row, request)
     for approval in world.approvals:
         other = approval.spec.run_ref.uid != run.metadata.uid
         if approval.metadata.name in names or approval.metadata.deleting or other:
@@ -183,6 +194,19 @@ def _object_of(world: World, run: AgentRun, request: ApprovalRow) -> Iterator[Ac
     if request.object_uid is None and approval is None:
         note = f"{approval_name(world.key.name, request.id)} waits for a decision"
         yield Emit("Normal", "ApprovalRequested", "Asking", note)
+
+
+def _reopened(
+    world: World, spec: AgentRunSpec, row: RunRow, request: ApprovalRow
+) -> Iterator[Action]:
+    """An open question that somebody's write to the status made look closed: nobody could decide it
+    any more, and the run would wait for ever."""
+    approval = find(world, request)
+    if approval is None or approval.metadata.deleting or approval.spec.decision is not None:
+        return
+    closed = closed_in_time(spec, row, request, approval)
+    if not closed and state_of(approval) is not ApprovalState.PENDING:
+        yield MarkApproval(approval, ApprovalState.PENDING)
 
 
 def _trusted(world: World) -> bool:

@@ -23,7 +23,7 @@ from agentrun.controller.plan.suspended import suspended
 from agentrun.controller.plan.waits import requeue_after
 from agentrun.controller.status import project
 from agentrun.controller.world import World
-from agentrun.store.rows import RunRow
+from agentrun.store.rows import RunRow, RunState
 
 GUARDS = (
     foreign,
@@ -44,11 +44,27 @@ BY_STATE = (write_desired, pending, active, suspended)
 def plan(world: World) -> Plan:
     """What to do, what to show, and when to look again."""
     actions = decide(world)
-    if not world.freshness.synced or is_foreign(world) or world.live_run is None:
+    if not world.freshness.synced or is_foreign(world):
         return Plan(actions)
+    if world.live_run is None:
+        return Plan(actions, project(world) if lingers(world) else None)
     wait = requeue_after(world)
     settled = not actions and wait is None and world.row is not None and world.row.state.terminal
     return Plan(actions, project(world), wait, settled)
+
+
+def lingers(world: World) -> bool:
+    """Whether a revoked run's object is still there, kept by somebody's finalizer. It must not look
+    as if it were at work."""
+    run, row = world.run, world.row
+    return (
+        run is not None
+        and run.metadata.deleting
+        and not world.namespace_terminating
+        and row is not None
+        and row.state is RunState.REVOKED
+        and row.object_uid == run.metadata.uid
+    )
 
 
 def decide(world: World) -> Actions:
@@ -72,4 +88,4 @@ def _live(world: World, spec: AgentRunSpec, row: RunRow) -> Actions:
 
 
 def _tidy(world: World, run: AgentRun, spec: AgentRunSpec, row: RunRow) -> Actions:
-    return (*approval_actions(world, run, row), *cleanup_actions(world, run, spec, row))
+    return (*approval_actions(world, run, spec, row), *cleanup_actions(world, run, spec, row))
