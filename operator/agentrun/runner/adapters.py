@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentrun.api import AgentRunSpec, ModelSpec
 from agentrun.cluster import environment as names
-from agentrun.runner import model as model_room
+from agentrun.runner import model as model_adapter
 from agentrun.runner.clock import Clock
 from agentrun.runner.environ import Settings
 from agentrun.runner.model import Model, ModelNote
@@ -36,11 +36,11 @@ class RealAdapters:
     def preload(self, spec: AgentRunSpec | None) -> None:
         """Model at once; tools once the spec says that there are any."""
         if spec is None:
-            model_room.preload()
+            model_adapter.preload()
         elif spec.tool_servers:
-            from agentrun.runner import tools as tool_room
+            from agentrun.runner import tools as tool_adapter
 
-            tool_room.preload()
+            tool_adapter.preload()
 
     def models(
         self, spec: AgentRunSpec, may_send: Callable[[], bool], progress: Callable[[], None]
@@ -62,7 +62,7 @@ class RealAdapters:
             environ = self._settings.environ
             key = model.api_key_secret_ref
             bundle = model.ca_bundle
-            return model_room.open_model(
+            return model_adapter.open_model(
                 model,
                 api_key=environ.get(names.api_key_variable(spec, key) if key else names.API_KEY),
                 url_override=self._settings.model_url,
