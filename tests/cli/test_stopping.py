@@ -117,3 +117,37 @@ def test_of_two_commands_on_a_folder_the_first_to_end_leaves_the_other_its_model
     assert slow.returncode == 0, said
     assert "ModelUnavailable" not in said
     assert agentrun("result", "slow", *place).out == "Slow.\n"
+
+
+def test_commands_that_come_at_once_leave_no_scripted_model_behind(tmp_path: Path) -> None:
+    """Each of them once started one of its own, and the last to go ended only one."""
+    (tmp_path / "run.yaml").write_text(PLAIN)
+    (tmp_path / "model.yaml").write_text(PLAIN_SCRIPT)
+    state = tmp_path / "state"
+    command = (
+        *(sys.executable, "-m", "agentrun.cli", "run", str(tmp_path / "run.yaml")),
+        *("--state", str(state), "--model-script", str(tmp_path / "model.yaml")),
+    )
+    together = [
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    for one in together:
+        _, said = one.communicate(timeout=120)
+        assert one.returncode == 0, said
+    until = time.monotonic() + 20
+    while left := scripted_models(state):
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+
+
+def scripted_models(state: Path) -> list[str]:
+    """Command lines of the models that play for the folder."""
+    listed = subprocess.run(
+        ["ps", "-eww", "-o", "args="], capture_output=True, text=True, check=True
+    )
+    return [
+        line
+        for line in listed.stdout.splitlines()
+        if "agentrun.devmodel" in line and str(state) in line
+    ]

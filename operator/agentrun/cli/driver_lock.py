@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LOCK = "driving.lock"
+TURNS = "turns.lock"
 
 
 @contextmanager
@@ -18,6 +19,15 @@ def driving(state: Path) -> Iterator[None]:
     """Count as a driver of the folder until the end; several may drive it at once."""
     with (state / LOCK).open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def in_turn(state: Path) -> Iterator[None]:
+    """One driver at a time comes or goes: two that came at once would both start what they share,
+    and one that goes would end what another has just found."""
+    with (state / TURNS).open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

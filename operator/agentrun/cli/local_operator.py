@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentrun.cli.driver_lock import driven, driving
+from agentrun.cli.driver_lock import driven, driving, in_turn
 from agentrun.cli.postgres import Dsns, local_postgres
 from agentrun.cli.scripted_model import start_scripted_model, stop_scripted_model
 from agentrun.cli.where import Where, no_database
@@ -63,18 +63,21 @@ async def local_operator(
     The model goes with the last driver of the folder: another one's runs may be talking to it.
     """
     ambient = dict(os.environ)
-    shared = driven(where.state)
     try:
-        with driving(where.state):
-            if script is not None:
-                ambient[MODEL_URL] = await start_scripted_model(
-                    where.state, script, log, shared=shared
-                )
+        with ExitStack() as stack:
+            with in_turn(where.state):
+                shared = driven(where.state)
+                stack.enter_context(driving(where.state))
+                if script is not None:
+                    ambient[MODEL_URL] = await start_scripted_model(
+                        where.state, script, log, shared=shared
+                    )
             async with _database(where) as dsns, _driving(where.state, dsns, ambient) as operator:
                 yield operator
     finally:
-        if not driven(where.state):
-            stop_scripted_model(where.state)
+        with in_turn(where.state):
+            if not driven(where.state):
+                stop_scripted_model(where.state)
 
 
 @asynccontextmanager
