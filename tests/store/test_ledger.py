@@ -218,6 +218,8 @@ def test_every_failure_has_one_meaning(state: str | None, kind: type[StoreError]
 def test_what_is_not_from_postgres_is_refused_unless_it_is_the_network() -> None:
     assert is_outage(ConnectionResetError())
     assert is_outage(psycopg.InterfaceError("the connection is closed"))
+    assert is_outage(psycopg.InternalError("got no result from the query"))
+    assert not is_outage(psycopg.DataError("no NUL in text"))
     assert not is_outage(ValueError())
     told = translate(UnicodeEncodeError("utf-8", "secret", 0, 1, "surrogate"), "append", "run x")
     assert type(told) is StoreRefused

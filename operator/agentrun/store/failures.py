@@ -1,7 +1,8 @@
 """psycopg's exceptions as ours: what is worth trying again, what never is, and what it means.
 
-The rule: a broken connection, and a failed connect (which has no sqlstate whatever the reason), is
-an outage. Otherwise the sqlstate decides. Only the server's primary message is repeated: details
+The rule: a broken connection, a failed connect (which has no sqlstate whatever the reason), and an
+answer that did not come (a statement cancelled while its values were being sent) is an outage.
+Otherwise the sqlstate decides. Only the server's primary message is repeated: details
 hold values of rows.
 """
 
@@ -48,7 +49,7 @@ def is_outage(error: Exception, connection: psycopg.Connection | None = None) ->
         return False
     state = error.sqlstate
     if state is None:
-        return isinstance(error, psycopg.OperationalError)
+        return isinstance(error, (psycopg.OperationalError, psycopg.InternalError))
     return state[:2] in _OUTAGE_CLASSES or state in _OUTAGE_STATES
 
 
