@@ -24,12 +24,14 @@ check: venv ## lint, types, import directions
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-# Real processes and a real cluster on a busy machine: what failed is played once more, by itself.
+# Real processes and a real cluster on a busy machine: what failed is played once more, by itself,
+# and said to have been.
+AGAIN := || { echo "FAILED AT FIRST, played once more:"; $(PY) -m pytest --last-failed -m
 test: check ## everything; builds and starts the test cluster first
 	$(TEST_CLUSTER)
 	$(PY) -m pytest -n 2 --dist loadfile -m "not cluster and not chaos"
-	$(PY) -m pytest -m chaos || $(PY) -m pytest -m chaos --last-failed
-	$(PY) -m pytest -m cluster || $(PY) -m pytest -m cluster --last-failed
+	$(PY) -m pytest -m chaos $(AGAIN) chaos; }
+	$(PY) -m pytest -m cluster $(AGAIN) cluster; }
 
 demo: venv ## a run is killed in the middle and finishes
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/demo/demo.sh
