@@ -138,8 +138,8 @@ async def test_the_poll_wakes_a_run_that_has_finished(stage: Stage) -> None:
     await stage.until(lambda: stage.cluster.runs[KEY].status.phase == "Succeeded")  # type: ignore[union-attr]
 
 
-async def test_local_changes_feed_the_queue() -> None:
-    made = Stage()
+def local_changes(made: Stage) -> asyncio.Queue[ObjectKey]:
+    """The stage's cluster tells of what is put into the queue, as the local adapter does."""
     changed: asyncio.Queue[ObjectKey] = asyncio.Queue()
 
     async def changes() -> AsyncIterator[ObjectKey]:
@@ -147,6 +147,12 @@ async def test_local_changes_feed_the_queue() -> None:
             yield await changed.get()
 
     made.cluster.changes = changes  # type: ignore[method-assign]
+    return changed
+
+
+async def test_local_changes_feed_the_queue() -> None:
+    made = Stage()
+    changed = local_changes(made)
     made.start()
     await made.until(lambda: made.operator.ready)
     made.cluster.apply(run())
@@ -164,13 +170,7 @@ async def test_a_local_change_that_cannot_be_read_at_once_is_not_lost(
     """It once waited for the next full resync, five minutes."""
     monkeypatch.setattr("agentrun.controller.app.LOAD_RETRY_SECONDS", 0.01)
     made = Stage()
-    changed: asyncio.Queue[ObjectKey] = asyncio.Queue()
-
-    async def changes() -> AsyncIterator[ObjectKey]:
-        while True:
-            yield await changed.get()
-
-    made.cluster.changes = changes  # type: ignore[method-assign]
+    changed = local_changes(made)
     made.start()
     await made.until(lambda: made.operator.ready)
     lists, busy = made.cluster.list_runs, [ClusterUnavailable("the file is busy")]

@@ -36,18 +36,6 @@ from agentrun.runner.tools.port import Fetch, Files, OfferedTool
 GRACE = 30.0
 
 
-def make_spec(**changes: Json) -> AgentRunSpec:
-    """A prompt with one agent and one tool server; ``changes`` in manifest spelling."""
-    manifest: dict[str, Json] = {
-        "prompt": "go",
-        "agents": [{"name": "sre", "tools": ["ops.*"], "maxTurns": 100}],
-        "model": {"name": "m"},
-        "toolServers": [{"name": "ops", "url": "http://127.0.0.1:1/mcp"}],
-        **changes,
-    }
-    return AgentRunSpec.model_validate(manifest)
-
-
 def text(words: str) -> Reply:
     """A reply that ends the conversation."""
     return Reply(

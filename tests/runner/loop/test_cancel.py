@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.runner.loop.fakes import Stage, asks, make_spec, text
+from tests.runner.loop.fakes import Stage, asks, text
 from tests.runner.loop.virtual import now, run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.run.values import OutgoingCall
 from agentrun.runner.exits import Exit

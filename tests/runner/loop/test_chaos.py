@@ -9,8 +9,9 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runner.loop.fakes import Stage, asks, make_spec, text
+from tests.runner.loop.fakes import Stage, asks, text
 from tests.runner.loop.virtual import run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.run.fold import check
 from agentrun.run.records import ToolResult

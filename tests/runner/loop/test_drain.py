@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.runner.loop.fakes import GRACE, Stage, asks, make_spec, says, text
+from tests.runner.loop.fakes import GRACE, Stage, asks, says, text
 from tests.runner.loop.virtual import now, run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.run.values import ToolSilence
 from agentrun.runner.drain import MARGIN

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.runner.loop.fakes import Stage, asks, make_spec, text
+from tests.runner.loop.fakes import Stage, asks, text
 from tests.runner.loop.virtual import run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.errors import UsageError
 from agentrun.runner import failpoints

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.runner.loop.fakes import Stage, asks, make_spec, text
+from tests.runner.loop.fakes import Stage, asks, text
 from tests.runner.loop.virtual import now, run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.errors import StoreRefused, StoreRegressed
 from agentrun.runner.exits import Exit

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.runner.loop.fakes import Stage, asks, change, make_spec, says, text, tool
+from tests.runner.loop.fakes import Stage, asks, change, says, text, tool
 from tests.runner.loop.virtual import run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.errors import NotSent, ToolServerUnavailable
 from agentrun.run import boundaries

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 import structlog
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.runner.loop.fakes import Stage, asks, make_spec, says, text
+from tests.runner.loop.fakes import Stage, asks, says, text
 from tests.runner.loop.virtual import run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.run.values import ToolSilence
 from agentrun.runner import reporting

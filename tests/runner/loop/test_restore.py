@@ -7,9 +7,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from tests.runner.loop.fakes import Stage, asks, make_spec, says, text
+from tests.runner.loop.fakes import Stage, asks, says, text
 from tests.runner.loop.memory import MemoryStore
 from tests.runner.loop.virtual import run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.errors import CheckpointCorrupt, StoreError, StoreRefused
 from agentrun.run import codec

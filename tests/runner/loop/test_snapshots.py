@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.runner.loop.fakes import Stage, asks, make_spec, says, text
+from tests.runner.loop.fakes import Stage, asks, says, text
 from tests.runner.loop.memory import MemoryStore
 from tests.runner.loop.virtual import run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.errors import StoreUnavailable
 from agentrun.run import codec

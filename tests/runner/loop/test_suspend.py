@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.runner.loop.fakes import Stage, asks, make_spec, text
+from tests.runner.loop.fakes import Stage, asks, text
 from tests.runner.loop.virtual import run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.runner.exits import Exit
 from agentrun.store.rows import Budgets, Requested

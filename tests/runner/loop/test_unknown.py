@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.runner.loop.fakes import Stage, asks, make_spec, says, text
+from tests.runner.loop.fakes import Stage, asks, says, text
 from tests.runner.loop.memory import TTL
 from tests.runner.loop.virtual import run
+from tests.unit.run.pure_runner import make_spec
 
 from agentrun.errors import ToolServerUnavailable
 from agentrun.run.policy import RERUN_MAX
