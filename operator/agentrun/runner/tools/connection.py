@@ -36,6 +36,7 @@ _CONNECT = 30.0
 _CLOSE = 10.0
 _AFTER = 5.0
 _PAGES = 100
+log = logging.getLogger(__name__)
 
 for _name in ("mcp", "httpx2", "httpcore2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
@@ -203,6 +204,8 @@ class Connection:
         except BaseException as error:
             if not ready.done():
                 ready.set_exception(self._reason(error))
+            else:  # calls under way have verdicts of their own; a text could hold their data
+                log.debug("tool server %s: lost by %s", self.target.name, type(error).__name__)
             if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit):
                 raise
         finally:
