@@ -13,6 +13,7 @@ from agentrun.api.validation import validate_manifest
 from agentrun.cluster.values import ObjectKey
 from agentrun.controller.context import Context
 from agentrun.controller.freshness import Heartbeat
+from agentrun.controller.plan.facts import shows_end
 from agentrun.controller.world import Confirmed, World
 from agentrun.errors import CheckpointCorrupt, CheckpointNewer, InvalidSpec, StoreUnavailable
 from agentrun.run.capture import captured_spec
@@ -124,11 +125,6 @@ class Observer:
         except InvalidSpec as error:
             return (error.message,)
         return ()
-
-
-def shows_end(run: AgentRun) -> bool:
-    """Whether the status says that the run is over."""
-    return run.status is not None and run.status.completion_time is not None
 
 
 def in_force(captured: AgentRunSpec, current: AgentRunSpec) -> AgentRunSpec:

@@ -16,6 +16,7 @@ from agentrun.controller.events import status_event
 from agentrun.controller.execute import execute
 from agentrun.controller.failpoints import BEFORE_STATUS
 from agentrun.controller.observe import Observer
+from agentrun.controller.plan.facts import shows_end
 from agentrun.controller.plan.plan import decide, plan
 from agentrun.controller.status import PROGRESS_PATCH_SECONDS, needs_patch
 from agentrun.controller.world import Confirmed, World
@@ -145,9 +146,7 @@ class Reconciler:
         if event is not None:
             log.info("run %s (%s): %s", object_key(run), uid, event.note)
             await execute(self._context, world, (event,))
-        just_ended = status.completion_time is not None and (
-            run.status is None or run.status.completion_time is None
-        )
+        just_ended = status.completion_time is not None and not shows_end(run)
         return 0.0 if just_ended else None
 
     async def _refresh(self, key: ObjectKey) -> None:
@@ -174,7 +173,7 @@ def shown_finished(run: AgentRun) -> bool:
     status = run.status
     return (
         status is not None
-        and status.completion_time is not None
+        and shows_end(run)
         and status.observed_generation == run.metadata.generation
         and run.spec.ttl_seconds_after_finished is None
     )

@@ -12,7 +12,7 @@ from datetime import datetime
 from agentrun.api import AgentRun, AgentRunSpec
 from agentrun.cluster.values import PodView
 from agentrun.controller.actions import Action, DeletePod, DeleteRun, PurgeSecrets
-from agentrun.controller.plan.facts import charged, elapsed, grace, has_ended, ours
+from agentrun.controller.plan.facts import charged, elapsed, grace, has_ended, ours, shows_end
 from agentrun.controller.plan.faults import DRAINED
 from agentrun.controller.world import World
 from agentrun.store.rows import RunRow, RunState
@@ -106,6 +106,5 @@ def cleanup_actions(
     its status has been written."""
     yield from secrets(world, row)
     yield from pods(world, row)
-    shown = run.status is not None and run.status.completion_time is not None
-    if shown:
+    if shows_end(run):
         yield from ttl(spec, row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from agentrun.api import AgentRun
 from agentrun.api.names import pod_name
 from agentrun.cluster.values import ObjectKey, PodView
 from agentrun.controller.world import World
@@ -17,6 +18,11 @@ NOT_SETTLED = "NotSettled"
 def seen(row: RunRow) -> Seen:
     """What a statement repeats in its WHERE (H60)."""
     return Seen(row.run_uid, row.object_uid, row.fence, row.seq, row.state, row.holder)
+
+
+def shows_end(run: AgentRun) -> bool:
+    """Whether the status says that the run is over."""
+    return run.status is not None and run.status.completion_time is not None
 
 
 def elapsed(row: RunRow, moment: datetime) -> float:
