@@ -94,4 +94,4 @@ def conversation_of(step: Step) -> str | None:
 
 
 OUTSIDE = (CallModel, RunTool, OfferTools)
-"""Steps that conversation to somebody else."""
+"""Steps that talk to somebody else."""
